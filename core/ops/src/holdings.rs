@@ -31,6 +31,8 @@ pub struct Held {
     pub lost: usize,
     /// Whether the flush file or the index has it, and not the nodes alone.
     pub is_listed: bool,
+    /// Whether the prefix directory has it whole, and no run restarts from it there either.
+    pub is_refused_there: bool,
 }
 
 /// The copy of a dataset in cache.
@@ -106,8 +108,10 @@ pub fn holdings(
             Some(Withdrawal::Refused) => Copy::Refused,
             None => copy(&entry, found),
         };
+        let is_whole = |index: &Index| index.is_whole(entry.id, &entry.name);
+        let is_refused_there = copy == Copy::Refused && index.is_some_and(is_whole);
         let lost = found.and_then(|found| found.of(entry.id)).map_or(0, |found| found.lost.len());
-        Some(Held { copy, lost, is_listed: listed.entry(entry.id).is_some(), entry })
+        Some(Held { copy, lost, is_listed: listed.entry(entry.id).is_some(), is_refused_there, entry })
     };
     all.entries().into_iter().filter_map(held).collect()
 }
@@ -117,13 +121,16 @@ fn copy(entry: &FlushEntry, found: Option<Found<'_>>) -> Copy {
         return Copy::None;
     }
     let recorded = || entry.in_cache.damage.clone().map_or(Copy::Whole, Copy::Lost);
-    let is_asked = |found: &Found<'_>| entry.allocation().is_none_or(|of| of == found.job_id);
-    let Some(found) = found.filter(is_asked) else { return recorded() };
+    let is_ours = |found: &Found<'_>| entry.allocation().is_none_or(|of| of == found.job_id);
+    // The allocation that was asked may have fetched it.
+    let may_have = |found: &Found<'_>| is_ours(found) || entry.is_at(Location::Prefix);
+    let Some(found) = found.filter(may_have) else { return recorded() };
     let user = &entry.dataset.user;
     let lost = match found.of(entry.id) {
         Some(seen) if seen.is_refused => return Copy::Refused,
         Some(seen) if seen.is_whole() => return Copy::Whole,
         Some(seen) => seen.kept.damage.clone().unwrap_or_default(),
+        None if !is_ours(&found) => return Copy::None,
         None if entry.in_cache.bypass => return recorded(),
         None if !user.is_empty() && user != found.user => {
             return Copy::Unknown(format!("it is in the cache of {user}"));
@@ -147,6 +154,11 @@ impl<'a> Found<'a> {
 }
 
 impl Held {
+    /// Whether the prefix directory has it whole, refused or not.
+    pub fn is_in_prefix(&self) -> bool {
+        self.is_refused_there || self.entry.is_at(Location::Prefix)
+    }
+
     /// The copy of it in the prefix directory.
     #[must_use]
     pub fn in_prefix(&self) -> Self {
@@ -181,7 +193,7 @@ impl Held {
             None | Some(Survives::Nodes(0)) => Lies::Weak,
             _ => Lies::Strong,
         };
-        let prefix = match (self.entry.is_at(Location::Prefix), replaced_by) {
+        let prefix = match (self.is_in_prefix(), replaced_by) {
             (true, _) => InPrefix::whole(dataset.aggregated),
             (false, Some(_)) => InPrefix::Superseded,
             (false, None) => InPrefix::Missing,

@@ -33,11 +33,13 @@ fn states() -> Vec<Held> {
                     replaced_by: is_replaced.then_some(99),
                     in_cache: InCache::default(),
                 };
-                Held { entry, copy, lost: 0, is_listed: true }
+                Held { entry, copy, lost: 0, is_listed: true, is_refused_there: false }
             };
             all.extend([Copy::None, Copy::Whole].map(|copy| held(copy, true, false)));
             let unsaved = [Some(Copy::Whole), Some(lost()), checkpoint.then_some(Copy::Refused)];
             all.extend(unsaved.into_iter().flatten().map(|copy| held(copy, false, false)));
+            let refused = || Held { is_refused_there: true, ..held(Copy::Refused, false, false) };
+            all.extend(checkpoint.then(refused));
             all.push(held(Copy::Whole, false, true));
         }
     }

@@ -55,7 +55,8 @@ impl Row {
 
     /// The copy of a dataset that is only in cache.
     pub(super) fn only_copy(&self) -> Option<&Held> {
-        self.copy.as_ref().filter(|copy| copy.entry.is_on_nodes() && !self.is_valid())
+        let is_there = self.listed.as_ref().is_some_and(|listed| listed.complete && !listed.superseded);
+        self.copy.as_ref().filter(|copy| copy.entry.is_on_nodes() && !is_there)
     }
 
     fn cells(&self) -> [String; 7] {
@@ -149,7 +150,8 @@ mod tests {
         // In bypass mode: nothing of them is on a node.
         flush.record_in_cache(&dataset(12), &InCache { bypass: true, ..InCache::default() });
         flush.record_in_cache(&dataset(30), &InCache { bypass: true, ..InCache::default() });
-        let held = |entry| Held { entry, copy: Copy::Whole, lost: 0, is_listed: true };
+        let held =
+            |entry| Held { entry, copy: Copy::Whole, lost: 0, is_listed: true, is_refused_there: false };
         let known: Vec<_> = flush.entries().into_iter().map(held).collect();
         let rows = rows(&index, &known);
         let expected = "\

@@ -34,7 +34,7 @@ pub(super) struct Facts {
     pub(super) saved: Option<Held>,
     /// The newest ones in cache and in the prefix directory that another number of ranks wrote, which the job cannot read.
     pub(super) of_others: [Option<Held>; 2],
-    /// What is known of each dataset in cache, and of that checkpoint, the newest first.
+    /// The place of each dataset in cache, and of that checkpoint, and why it counts or not; the newest first.
     pub(super) why: Vec<String>,
     /// Whether the application reads checkpoints in the prefix directory.
     pub(super) reads_in_prefix: bool,
@@ -239,8 +239,12 @@ impl Facts {
     /// Records the checkpoints in cache, as the nodes have them, or else as the job has recorded them.
     fn take_cached(&mut self, all: &[Held]) {
         let job_id = self.run.as_ref().map(|run| run.job_id.as_str());
-        let is_own = |entry: &FlushEntry| entry.allocation().zip(job_id).is_none_or(|(of, own)| of == own);
-        let cached = all.iter().filter(|held| held.entry.is_cached_checkpoint() && is_own(&held.entry));
+        // A run takes what it has not fetched, and is in the prefix directory, off the list.
+        let is_fetched = |held: &Held| held.is_in_prefix() && held.copy != Copy::None;
+        let is_own = |held: &Held| {
+            held.entry.allocation().zip(job_id).is_none_or(|(of, own)| of == own) || is_fetched(held)
+        };
+        let cached = all.iter().filter(|held| held.entry.is_cached_checkpoint() && is_own(held));
         let (mut cached, others): (Vec<_>, Vec<_>) =
             cached.partition(|held| self.can_read(held.entry.restart_point()));
         let is_whole = |held: &Held| held.entry.is_on_nodes() && held.copy == Copy::Whole;

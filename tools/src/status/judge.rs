@@ -39,21 +39,21 @@ pub(super) enum Protection {
     Unknown,
 }
 
-/// A loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Loss {
-    #[serde(rename = "node")]
-    OneNode,
-    AllNodes,
-    /// The nodes with all that they store.
-    Allocation,
-}
+/// The losses, the smallest first: for programs, for people, and what has to survive in cache. The last one takes all that nodes
+/// and stores have.
+const LOSSES: [(&str, &str, Option<Survives>); 3] = [
+    ("node", "1 node", Some(Survives::Nodes(1))),
+    ("all_nodes", "all nodes", Some(Survives::All)),
+    ("allocation", "the allocation", None),
+];
 
 /// The cost of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Cost<'f> {
-    pub(super) loss: Loss,
+    pub(super) loss: &'static str,
+    /// The same for people.
+    #[serde(skip)]
+    pub(super) lost: &'static str,
     /// The checkpoint that a run would restart from; `None` for the start.
     #[serde(serialize_with = "by_name")]
     pub(super) back_to: Option<&'f Held>,
@@ -70,18 +70,14 @@ fn by_name<S: Serializer>(checkpoint: &Option<&Held>, to: S) -> Result<S::Ok, S:
 impl<'f> Judged<'f> {
     pub(super) fn of(facts: &'f Facts) -> Self {
         let newest = newest(facts, |_| true);
-        let cost = |loss: Loss| {
-            let is_left = |checkpoint: &Held| match loss {
-                Loss::OneNode => checkpoint.entry.in_cache.survives >= Some(Survives::Nodes(1)),
-                Loss::AllNodes => checkpoint.entry.in_cache.survives == Some(Survives::All),
-                Loss::Allocation => false,
-            };
-            cost(facts, loss, newest, self::newest(facts, is_left))
+        let cost = |(loss, lost, least): (_, _, Option<Survives>)| {
+            let is_left = |held: &Held| least.is_some() && held.entry.in_cache.survives >= least;
+            cost(facts, [loss, lost], newest, self::newest(facts, is_left))
         };
         Self {
             newest,
             protection: protection(facts, newest),
-            costs: [Loss::OneNode, Loss::AllNodes, Loss::Allocation].map(cost),
+            costs: LOSSES.map(cost),
             next_checkpoint: next_checkpoint(facts),
             next_flush: next_flush(facts, newest),
         }
@@ -141,7 +137,12 @@ fn lost_parts(facts: &Facts, parts: usize) -> String {
     }
 }
 
-fn cost<'f>(facts: &Facts, loss: Loss, newest: Option<&Held>, back_to: Option<&'f Held>) -> Cost<'f> {
+fn cost<'f>(
+    facts: &Facts,
+    [loss, lost]: [&'static str; 2],
+    newest: Option<&Held>,
+    back_to: Option<&'f Held>,
+) -> Cost<'f> {
     let number = |checkpoint: &Held| checkpoint.entry.dataset.checkpoint_id;
     let checkpoints = newest.and_then(number).and_then(|newest| {
         let left = back_to.map_or(Some(0), number)?;
@@ -153,7 +154,7 @@ fn cost<'f>(facts: &Facts, loss: Loss, newest: Option<&Held>, back_to: Option<&'
     };
     let since = back_to.and_then(created);
     let seconds = until.zip(since).map(|(until, since)| until.saturating_sub(since).max(0));
-    Cost { loss, back_to, checkpoints, seconds }
+    Cost { loss, lost, back_to, checkpoints, seconds }
 }
 
 /// The pace is that of the last two checkpoints.
@@ -192,7 +193,7 @@ pub(super) mod tests {
         let kept = InCache { scheme: Some("XOR".to_owned()), survives, ..InCache::default() };
         file.record_in_cache(&dataset, &kept);
         let entry = file.entry(number).unwrap();
-        Held { entry, copy: Copy::Whole, lost: 0, is_listed: true }
+        Held { entry, copy: Copy::Whole, lost: 0, is_listed: true, is_refused_there: false }
     }
 
     pub(crate) fn run_on(nodes: usize) -> LastRun {

@@ -1,7 +1,7 @@
 //! The status of a job as text, at most twelve lines of at most eighty columns, and as JSON.
 
 use super::gather::{created, Facts, State};
-use super::judge::{Cost, Judged, Loss, Protection};
+use super::judge::{Cost, Judged, Protection};
 use crate::prelude::*;
 use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
@@ -17,6 +17,7 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     add("in cache", in_cache(facts));
     let in_prefix = match &facts.saved {
         None if facts.is_index_unread => "not known: the index cannot be read".to_owned(),
+        None if facts.unusable.as_ref().is_some_and(|held| held.is_refused_there) => in_cache(facts),
         None => format!("nothing{}", of_others(facts, facts.of_others[1].as_ref())),
         Some(saved) => checkpoint(facts, saved),
     };
@@ -25,7 +26,7 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
         add(if place == 0 { "lost with" } else { "" }, text);
     }
     for (label, text) in [
-        ("flushing", flushes(facts)),
+        (if facts.state.may_run() { "flushing" } else { "unfinished" }, flushes(facts)),
         ("room", room(facts)),
         ("next", next(facts, judged)),
         ("last error", last_error(facts)),
@@ -125,14 +126,9 @@ fn checkpoint(facts: &Facts, checkpoint: &Held) -> String {
 fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
     let mut groups: Vec<(Vec<&str>, &Cost<'_>)> = Vec::new();
     for cost in &judged.costs {
-        let what = match cost.loss {
-            Loss::OneNode => "1 node",
-            Loss::AllNodes => "all nodes",
-            Loss::Allocation => "the allocation",
-        };
         match groups.last_mut().filter(|(_, last)| last.back_to == cost.back_to) {
-            Some((losses, _)) => losses.push(what),
-            None => groups.push((vec![what], cost)),
+            Some((losses, _)) => losses.push(cost.lost),
+            None => groups.push((vec![cost.lost], cost)),
         }
     }
     let line = |(losses, cost): (Vec<&str>, &Cost<'_>)| {
@@ -174,44 +170,44 @@ fn flushes(facts: &Facts) -> Option<String> {
     Some(format!("{name}: {}{more}", progress(facts, first)))
 }
 
+/// Once the job has died or finished, only a transport that outlives it goes on, and nobody says at which rate.
 fn progress(facts: &Facts, flush: &FlushUnderWay) -> String {
-    let time = facts.now.saturating_sub(flush.began).max(0);
-    let Some(arrived) = flush.arrived else { return format!("begun {} ago", seconds(time)) };
-    if arrived >= 1.0 {
-        return "all has arrived, and is being listed".to_owned();
-    }
+    let is_all = flush.arrived.is_some_and(|arrived| arrived >= 1.0);
     let all = flush.dataset.bytes.unwrap_or(0);
-    let there = (all as f64 * arrived) as u64;
-    let sizes = format!("{} of {}", amount(there), amount(all));
-    match rest(flush, time) {
-        Some((rate, left)) => format!("{sizes}, {}/s, {} left", amount(rate), span(left)),
-        None => sizes,
+    let there = match flush.arrived {
+        None => format!("begun {} ago", ago(facts, flush.began)),
+        Some(_) if is_all => "all has arrived".to_owned(),
+        Some(arrived) => format!("{} of {}", amount((all as f64 * arrived) as u64), amount(all)),
+    };
+    match rest(facts, flush) {
+        _ if !facts.state.may_run() => format!("{there}; the next run or `scr postrun' ends it"),
+        _ if is_all => there + ", and is being listed",
+        Some((rate, left)) => format!("{there}, {}/s, {} left", amount(rate), span(left)),
+        None => there,
     }
 }
 
-/// The rate in bytes a second, and how long the rest takes at that rate.
-fn rest(flush: &FlushUnderWay, seconds: i64) -> Option<(u64, Duration)> {
+/// The rate in bytes a second, and how long the rest takes at that rate, while the job is at work.
+fn rest(facts: &Facts, flush: &FlushUnderWay) -> Option<(u64, Duration)> {
+    let seconds = facts.now.saturating_sub(flush.began);
     let (all, arrived) = (flush.dataset.bytes? as f64, flush.arrived?);
-    let rate = all * arrived / (seconds > 0).then_some(seconds as f64)?;
+    let rate = all * arrived / (facts.state.may_run() && seconds > 0).then_some(seconds as f64)?;
     let left = Duration::try_from_secs_f64((all * (1.0 - arrived) / rate).round()).ok()?;
     (rate >= 1.0).then_some((rate as u64, left))
 }
 
 /// The nodes with the least room.
 fn room(facts: &Facts) -> Option<String> {
-    let nodes = facts.nodes.as_ref()?;
-    let known: Vec<_> = nodes.room.iter().filter_map(|(node, room)| Some((node, (*room)?))).collect();
-    let mut text = String::new();
-    for (place, (node, bytes)) in known.iter().enumerate() {
-        let next = format!("{}{} {}", if place == 0 { "" } else { ", " }, name(node, NAME), amount(*bytes));
-        let others = known.len() - place;
-        let more = if place == 0 { String::new() } else { format!(", {others} more") };
-        if place > 0 && LABEL + text.width() + next.width() + ", 9999 more".len() > COLUMNS {
-            return Some(text + &more);
-        }
-        text += &next;
-    }
-    Some(text).filter(|text| !text.is_empty())
+    let nodes = facts.nodes.as_ref()?.room.iter();
+    let known = nodes.filter_map(|(node, room)| Some(format!("{} {}", name(node, NAME), amount((*room)?))));
+    let known: Vec<_> = known.collect();
+    let text = |shown: usize| match known.len() - shown {
+        0 => known.join(", "),
+        others => format!("{}, {others} more", known[..shown].join(", ")),
+    };
+    let fits = |shown: &usize| LABEL + text(*shown).width() <= COLUMNS;
+    let shown = (1..=known.len().min(COLUMNS)).rev().find(fits);
+    (!known.is_empty()).then(|| text(shown.unwrap_or(1)))
 }
 
 fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
@@ -220,26 +216,18 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
         0 => "checkpoint now".to_owned(),
         _ => format!("checkpoint {} late", seconds(-due)),
     });
-    let flush = judged.next_flush.map(|many| match many {
-        1 => "flush at the next".to_owned(),
-        _ => format!("flush at the {}", ordinal(many)),
-    });
-    let checkpoints = match (checkpoint, flush) {
-        (Some(checkpoint), Some(flush)) => Some(format!("{checkpoint}, {flush}")),
-        (None, flush) => flush.map(|flush| format!("{flush} checkpoint")),
-        (checkpoint, None) => checkpoint,
+    let after = |what: &str, many: u64| match &checkpoint {
+        Some(_) => format!("{what} after {many} more"),
+        None => format!("{what} after {}", count(many, "checkpoint")),
     };
+    let flush = judged.next_flush.map(|many| after("flush", many));
     let halt = facts.halt.as_ref().filter(|_| facts.state != State::Finished).map(|due| match due {
         HaltDue::Now(_) => "halt now".to_owned(),
-        HaltDue::AfterCheckpoints(many) if checkpoints.is_some() => format!("halt after {many} more"),
-        HaltDue::AfterCheckpoints(many) => {
-            format!("halt after {}", count(u64::try_from(*many).unwrap_or(0), "checkpoint"))
-        }
+        HaltDue::AfterCheckpoints(many) => after("halt", u64::try_from(*many).unwrap_or(0)),
         HaltDue::At(time) => format!("halt in {}", seconds(time.saturating_sub(facts.now).max(0))),
     });
-    let is_over = facts.state.has_ended();
     let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
-    let all = [save.filter(|_| is_over), checkpoints, halt];
+    let all = [save.filter(|_| facts.state.has_ended()), checkpoint, flush, halt];
     let all: Vec<_> = all.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
@@ -249,18 +237,6 @@ fn named(names: &[String]) -> Option<String> {
     let (first, others) = names.split_first()?;
     let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
     Some(name(first, NAME) + &more)
-}
-
-/// `2nd`, `3rd`, `4th`.
-fn ordinal(number: u64) -> String {
-    let ending = match (number % 10, number % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
 }
 
 fn last_error(facts: &Facts) -> Option<String> {
@@ -306,28 +282,19 @@ fn shortened(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
-    let room = columns.saturating_sub(DOTS.len());
-    within(text.chars(), room).into_iter().chain(DOTS.chars()).collect()
-}
-
-/// The text, or dots and its end.
-fn end_of(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
-    }
-    let mut end = within(text.chars().rev(), columns.saturating_sub(DOTS.len()));
-    end.reverse();
-    DOTS.chars().chain(end).collect()
-}
-
-fn within(letters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
-    let mut left = columns;
+    let mut left = columns.saturating_sub(DOTS.len());
     let fits = |letter: &char| {
         let rest = left.checked_sub(letter.width().unwrap_or(0));
         left = rest.unwrap_or(0);
         rest.is_some()
     };
-    letters.take_while(fits).collect()
+    text.chars().take_while(fits).chain(DOTS.chars()).collect()
+}
+
+/// The text, or dots and its end.
+fn end_of(text: &str, columns: usize) -> String {
+    let backwards = |text: &str| text.chars().rev().collect::<String>();
+    backwards(&shortened(&backwards(text), columns))
 }
 
 const DOTS: &str = "...";
@@ -343,7 +310,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         newest.map(|(name, copy)| json!({ "name": name, "why": copy.in_words().1 }))
     };
     let flushes = facts.flushes.iter().map(|flush| {
-        let rest = rest(flush, facts.now.saturating_sub(flush.began));
+        let rest = rest(facts, flush);
         json!({
             "id": flush.dataset.id,
             "name": String::from_utf8_lossy(&flush.dataset.name),
@@ -545,11 +512,12 @@ mod tests {
         let text = shown(&bypass);
         assert!(text.contains("in cache    nothing: checkpoints go straight to the prefix directory\n"));
         assert!(text.contains("protected   against the loss of all nodes: it is in the prefix directory\n"));
-        assert!(!text.contains("flush at"), "{text}");
+        assert!(!text.contains("flush after"), "{text}");
         let due = |halt| shown(&Facts { halt: Some(halt), pace: Some((7_000, Duration::ZERO)), ..busy() });
-        assert!(due(HaltDue::AfterCheckpoints(1)).contains(", flush at the 3rd; halt after 1 more\n"));
+        let after = due(HaltDue::AfterCheckpoints(1));
+        assert!(after.contains("late; flush after 3 more; halt after 1 more\n"), "{after}");
         let now = due(HaltDue::Now(HaltReason::NoCheckpointsLeft));
-        assert!(now.contains("next        checkpoint 13 min 20 s late, "), "{now}");
+        assert!(now.contains("next        checkpoint 13 min 20 s late; "), "{now}");
         assert!(now.contains("; halt now\n"), "{now}");
         let empty = shown(&Facts::default());
         assert!(empty.starts_with(": no job runs\nprotected   against nothing: there is no checkpoint\n"));
@@ -568,6 +536,18 @@ mod tests {
         assert_eq!(of(vec![flush(b"a", Some(1.0))]).unwrap(), "a: all has arrived, and is being listed");
         let three = of(vec![flush(b"a", None), flush(b"b", None), flush(b"c", None)]).unwrap();
         assert_eq!(three, "a: begun 10 s ago; 2 more");
+        // It had a rate and an end, or was being listed, for ever.
+        for state in [State::Died, State::Finished, State::Stopped, State::NoRun] {
+            for (arrived, there) in
+                [(None, "begun 10 s ago"), (Some(0.5), "38.5 GiB of 77 GiB"), (Some(1.0), "all has arrived")]
+            {
+                let facts = Facts { state, flushes: vec![flush(b"a", arrived)], ..busy() };
+                let line = format!("\nunfinished  a: {there}; the next run or `scr postrun' ends it\n");
+                assert!(shown(&facts).contains(&line), "{}", shown(&facts));
+                let json = json(&facts, &Judged::of(&facts));
+                assert_eq!(json["flushes"][0]["bytes_per_second"], Value::Null);
+            }
+        }
         let ahead = FlushUnderWay { began: 9_000, ..flush(b"a", Some(0.5)) };
         assert_eq!(of(vec![ahead]).unwrap(), "a: 38.5 GiB of 77 GiB", "the clock of the server is ahead");
     }

@@ -2,7 +2,7 @@
 
 use crate::finished_job::FinishedJob;
 use scr_base::fs::RealFiles;
-use scr_prefix::ledger::LedgerDir;
+use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::{DatasetDescriptor, FlushFile, InCache, Index, Location, Prefix};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use std::path::Path;
@@ -104,6 +104,13 @@ fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
         ),
         "{said}"
     );
+    // They said that there was none.
+    for arguments in [["--current", "ckpt.1"], ["--drop-after", "ckpt.1"]] {
+        let (code, text) = run(&job.prefix(), &arguments);
+        let is_said = text.contains("does not list it yet: `ckpt.1' lies only in the cache of allocation 77");
+        assert_eq!((code, is_said), (Some(1), true), "{text}");
+        assert!(text.contains("`scr postrun' there copies it"), "{text}");
+    }
     let prefix = Prefix::at(&RealFiles, &job.prefix());
     let json = scr(&job.prefix(), &["--json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
@@ -123,6 +130,21 @@ fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("and no run restarts from it: the application could not"), "{said}");
     assert!(!said.contains("ranks there restarts from it"), "{said}");
+}
+
+/// It was called "only in cache".
+#[test]
+fn a_checkpoint_that_was_flushed_and_refused_is_in_both_places() {
+    let job = FinishedJob::new();
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let seq =
+        FlushFile::read(&RealFiles, &prefix).expect("it can be read").entry(1).expect("it is there").seq();
+    let refuse = Request::Refuse { seq, is_listed: true, alone: None, now: "2026-11-22T00:00:00" };
+    LedgerDir::new(&RealFiles, &prefix).transact(&refuse).expect("it can be refused");
+    let (code, text) = run(&job.prefix(), &[]);
+    assert!(code == Some(0) && text.contains("\n   1 NO ") && !text.contains("only in"), "{text}");
+    let (_, json) = run(&job.prefix(), &["--json"]);
+    assert!(json.contains("\"in_index\": true") && json.contains("\"in_cache\": true"), "{json}");
 }
 
 #[test]
@@ -544,6 +566,8 @@ fn an_import_that_would_leave_files_out_or_mix_ranks_up_is_refused() {
     for (words, reason) in [
         (&["--ranks", "4", "step.%d"][..], "step.4 is there too, and --ranks 4 leaves it out"),
         (&["--ranks", "13", "step.%d"], "step.12 is missing"),
+        // It looked at every name, took half a minute, and named another one.
+        (&["--ranks", "1000000", "step.%d"], "step.12 is missing"),
         (&["--ranks", "2", "step.0", "step.1", "step.2"], "3 files cannot be shared out to 2 ranks"),
         (&by_letters, "`step.11' comes before `step.2', as in the order of a shell"),
         (&["/etc/hostname"], "/etc/hostname is outside the prefix directory"),

@@ -205,6 +205,47 @@ fn a_checkpoint_that_was_refused_is_no_checkpoint_and_is_not_saved() {
     assert!(!job.prefix().join("ckpt.1").exists() && !err(&ended).contains("could not be saved"));
 }
 
+/// It was said not to be in the prefix directory.
+#[test]
+fn a_checkpoint_that_was_flushed_and_refused_is_refused_in_both_places() {
+    let job = FinishedJob::new();
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let seq = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().seq();
+    let refuse = Request::Refuse { seq, is_listed: true, alone: None, now: "2026-11-22T00:00:00" };
+    LedgerDir::new(&RealFiles, &prefix).transact(&refuse).unwrap();
+    for arguments in [&[][..], &["--offline"]] {
+        let refused = status(&job, arguments);
+        assert_eq!(line(&refused, "protected"), "against nothing: there is no checkpoint");
+        for place in ["in cache", "in prefix"] {
+            let why = "ckpt.1 is refused: the application could not restart from it";
+            assert_eq!(line(&refused, place), why, "{}", out(&refused));
+        }
+        let why = why_of(&job, arguments);
+        assert_eq!(why, ["ckpt.1: refused by the application, in cache, in the prefix directory"]);
+    }
+    assert_eq!(json_of(&status(&job, &["--json"]))["postrun"]["saves"], serde_json::json!([]));
+}
+
+/// It said that there was nothing in cache.
+#[test]
+fn what_another_allocation_wrote_and_this_one_has_fetched_is_in_its_cache() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", "7")]);
+    job.begin(&[("SCR_JOB_ID", "8")]);
+    for arguments in [&[][..], &["--offline"]] {
+        let fetched = status(&job, arguments);
+        assert!(line(&fetched, "in cache").starts_with("ckpt.1, "), "{}", out(&fetched));
+        assert!(line(&fetched, "in prefix").starts_with("ckpt.1, "), "{}", out(&fetched));
+        let why = why_of(&job, arguments);
+        let is_said =
+            |why: &String| why.starts_with("ckpt.1: in cache, ") && why.ends_with("in the prefix directory");
+        assert!(why.len() == 1 && why.iter().all(is_said), "{why:?}");
+    }
+    [0, 1].iter().for_each(|node| fs::remove_dir_all(job.node(*node).join("user1/scr.8")).unwrap());
+    let gone = status(&job, &[]);
+    assert_eq!(line(&gone, "in cache"), "nothing", "allocation 7 may still have it");
+    assert_eq!(why_of(&job, &[]), ["ckpt.1: in the prefix directory"]);
+}
+
 #[test]
 fn without_an_answer_of_a_node_the_prefix_directory_speaks_and_says_how_old_that_is() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
