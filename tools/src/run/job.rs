@@ -3,7 +3,7 @@
 use super::restart_policy::{JobState, Needed, StopReason};
 use super::signals::Signals;
 use super::supervise::{supervise, KillReason, RunOutcome};
-use super::watchdog::{Timeouts, Watchdog};
+use super::watchdog::{stamp, FileStamp, Timeouts, Watchdog};
 use super::{Agents, JobContext};
 use crate::machine::{bad_nodes, excluded, good_nodes, process, Allocation, BadNode, Launcher};
 use crate::prelude::*;
@@ -32,7 +32,7 @@ pub(super) struct Job<'a> {
     pub(super) runs: u64,
     last: Option<RunOutcome>,
     /// The file with the number of nodes, as it was before the first run.
-    nodes_before: Option<Written>,
+    nodes_before: Option<FileStamp>,
 }
 
 impl<'a> Job<'a> {
@@ -72,7 +72,7 @@ impl<'a> Job<'a> {
             launcher,
             pause: pause.unwrap_or_else(|| Duration::from_secs(allocation.manager.pause)),
             signals: Signals::catch()?,
-            nodes_before: written(env, prefix),
+            nodes_before: stamp(&*env.files, &prefix.nodes_file()),
             bad: Vec::new(),
             agents: Agents::default(),
             end_watch: EndWatch::default(),
@@ -178,9 +178,9 @@ impl<'a> Job<'a> {
             return None;
         }
         // A file that another allocation has left says nothing about this job.
-        let is_of_this_job = written(&self.facts.env, &self.facts.prefix) != self.nodes_before;
-        let last =
-            Nodes::read(&*self.facts.env.files, &self.facts.prefix).ok().flatten().filter(|_| is_of_this_job);
+        let (files, prefix) = (&*self.facts.env.files, &self.facts.prefix);
+        let is_of_this_job = stamp(files, &prefix.nodes_file()) != self.nodes_before;
+        let last = Nodes::read(files, prefix).ok().flatten().filter(|_| is_of_this_job);
         let last = last
             .map(|Nodes(nodes)| (usize::try_from(nodes).unwrap_or(usize::MAX), "the last run had as many"));
         let by = "the last run has not recorded how many it had, so all of the allocation are";
@@ -302,14 +302,6 @@ fn record_end(env: &Env, prefix: &Prefix, allocation: &mut Allocation, end: u64)
     if let Err(error) = Halt::update(&*env.files, prefix, |halt| halt.changed_end = Some(changed.clone())) {
         warn(format_args!("the job cannot be told of that: {}", scr_base::describe(&error)));
     }
-}
-
-/// Device and inode of a file, and when it was changed.
-type Written = ((u64, u64), (i64, u32));
-
-/// Which file has the number of nodes: each run writes a new one.
-fn written(env: &Env, prefix: &Prefix) -> Option<Written> {
-    env.files.status(&prefix.nodes_file()).ok().map(|status| (status.identity, status.mtime))
 }
 
 /// The user's command with the options that its launcher needs, and the file of nodes that it names, until it ends. Nodes are named only where they have to be: where some are not

@@ -182,7 +182,9 @@ impl Scavenge<'_> {
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();
-        let warnings = self.copy(dataset.id);
+        // A node without a part has nothing to copy, and fails.
+        let (id, prefix) = (dataset.id.to_string(), &self.allocation.prefix);
+        let warnings = self.on_nodes(&["copy", "--heartbeat", "--id", &id, "--prefix", prefix]);
         let took = || self.env.clock.elapsed().saturating_sub(began);
         match self.build(dataset.id) {
             Ok(how) => {
@@ -199,15 +201,6 @@ impl Scavenge<'_> {
                 false
             }
         }
-    }
-
-    /// Lets every node copy what it has, and gives the failures. They may be harmless: a node without a part has nothing
-    /// to copy.
-    fn copy(&self, id: u64) -> Vec<String> {
-        let Some(prefix) = self.prefix.dir().to_str() else {
-            return vec!["the name of a folder is not UTF-8".to_owned()];
-        };
-        self.on_nodes(&["copy", "--heartbeat", "--id", &id.to_string(), "--prefix", prefix])
     }
 
     /// Runs a subcommand of scr on every node, and gives the failures. It may take as long as data moves on one of them.

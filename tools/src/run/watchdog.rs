@@ -82,7 +82,7 @@ pub(super) struct Watchdog<'a> {
     /// The newest dataset before the run.
     newest_before: Option<u64>,
     /// The last seen state of the files under the prefix directory, and since when it is so.
-    last: Vec<Option<FileStamp>>,
+    last: [Option<FileStamp>; 4],
     since: Duration,
     /// When it looked last.
     looked: Duration,
@@ -138,18 +138,19 @@ impl<'a> Watchdog<'a> {
 }
 
 /// A value that changes whenever a dataset becomes complete somewhere, or the application begins or ends.
-fn file_stamps(files: &dyn Files, prefix: &Prefix) -> Vec<Option<FileStamp>> {
-    let paths: [PathBuf; 4] =
-        [prefix.flush_file(), prefix.index_file(), prefix.nodes_file(), prefix.halt_file()];
-    let look = |path: &PathBuf| {
-        let status = files.status(path).ok()?;
-        Some((status.identity, status.mtime, status.len))
-    };
-    paths.iter().map(look).collect()
+fn file_stamps(files: &dyn Files, prefix: &Prefix) -> [Option<FileStamp>; 4] {
+    let paths = [prefix.flush_file(), prefix.index_file(), prefix.nodes_file(), prefix.halt_file()];
+    paths.map(|path| stamp(files, &path))
+}
+
+/// That of a file; `None` where there is none.
+pub(super) fn stamp(files: &dyn Files, path: &Path) -> Option<FileStamp> {
+    let status = files.status(path).ok()?;
+    Some((status.identity, status.mtime, status.len))
 }
 
 /// Changes with each change of a file. Reading the file changes none of this.
-type FileStamp = ((u64, u64), (i64, u32), u64);
+pub(super) type FileStamp = ((u64, u64), (i64, u32), u64);
 
 /// It looks every second, and file systems may be slow.
 const LATE: Duration = Duration::from_secs(10);
