@@ -56,7 +56,7 @@ fn on_clocks(text: &str, now: &Zoned) -> Option<DateTime> {
     time.or_else(|| day(text, now).map(|day| day.to_datetime(jiff::civil::Time::midnight())))
 }
 
-/// What there is to say where clocks here never show the time that a text means, or show it twice.
+/// Warns where clocks here never show the time that a text means, or show it twice.
 fn doubt(text: &str, read: &Zoned, now: &Zoned) -> Option<String> {
     let of_gnu_date = || {
         // Seen from another zone, only a text without a zone is another moment.

@@ -27,7 +27,7 @@ pub(crate) struct Overrides {
 
 /// Nodes that belong to a job for some time.
 pub(crate) struct Allocation {
-    /// What manages it.
+    /// Its manager.
     pub(crate) manager: ResourceManager,
     env: Env,
     /// Variables that commands of the resource manager do not get.

@@ -74,7 +74,7 @@ pub(crate) fn up_and_down(
     allocation.nodes.iter().cloned().partition(|node| hostlist::find(node, &down).is_none())
 }
 
-/// Where a command has looked that has found nothing, and how to let it look elsewhere.
+/// Says where a command has looked that has found nothing, and how to let it look elsewhere.
 pub(crate) fn asked(nodes: &[String]) -> String {
     let nodes = if nodes.is_empty() { "no node".to_owned() } else { hostlist::compress(nodes) };
     format!("asked {nodes}; to ask others, name them in SCR_NODELIST")
