@@ -29,7 +29,7 @@ names! {
 }
 
 /// Seconds, and how often.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spent {
     /// Seconds.
     pub seconds: f64,

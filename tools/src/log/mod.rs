@@ -171,28 +171,9 @@ fn plain(text: &str) -> String {
 /// The same for programs. Fields that an entry lacks are left out. `micros` are microseconds since the epoch, from a text
 /// log whole seconds.
 fn entry_json(entry: &LogEntry) -> Value {
-    let mut fields = json!({
-        "kind": if entry.kind == LogKind::Event { "event" } else { "transfer" },
-        "name": entry.name,
-        "time": entry.local_time,
-        "micros": entry.micros,
-        "host": entry.host,
-        "user": entry.user,
-        "job_id": entry.job_id,
-        "job_name": entry.job_name,
-        "cluster": entry.cluster,
-        "prefix": entry.prefix,
-        "dataset": entry.dataset,
-        "dataset_name": entry.dataset_name,
-        "seconds": entry.seconds,
-        "bytes": entry.bytes,
-        "files": entry.files,
-        "processes": entry.processes,
-        "nodes": entry.nodes,
-        "note": entry.note,
-        "from": entry.from,
-        "to": entry.to,
-    });
+    let mut fields = json!(entry);
+    fields["kind"] = if entry.kind == LogKind::Event { "event" } else { "transfer" }.into();
+    fields["time"] = fields["local_time"].take();
     let always = ["name", "time", "dataset_name", "note", "from", "to"];
     if let Value::Object(fields) = &mut fields {
         fields.retain(|key, value| !value.is_null() && (*value != "" || always.contains(&key.as_str())));

@@ -118,25 +118,25 @@ fn json(all: &[Job]) -> Value {
     json!({ "jobs": jobs, "total": figures_json(&total(all)) })
 }
 
-/// What all of them have cost together.
+/// Adds up what they have cost.
 fn total(all: &[Job]) -> Figures {
     let mut total = Figures::default();
     all.iter().for_each(|job| total.add(&job.figures));
     total
 }
 
+/// Fields of figures under their own names, for programs.
+macro_rules! named {
+    ($figures:ident: $($field:ident)*) => { json!({ $((stringify!($field)): $figures.$field),* }) };
+}
+
 fn job_json(job: &Job, with_history: bool) -> Value {
     let Job { dir, figures, history } = job;
     let mut fields = figures_json(figures);
+    let own = named!(figures: job_id job_name user cluster processes nodes);
     let more = json!({
         "prefix": dir.display().to_string(),
-        "job_id": figures.job_id,
-        "job_name": figures.job_name,
-        "user": figures.user,
-        "cluster": figures.cluster,
         "state": figures.state.name(),
-        "processes": figures.processes,
-        "nodes": figures.nodes,
         "began_micros": figures.began,
         "until_micros": figures.until,
         "newest_in_cache_micros": figures.newest_in_cache,
@@ -153,7 +153,7 @@ fn job_json(job: &Job, with_history: bool) -> Value {
         "failed_at_micros": history.failures,
         "checkpoint_micros": history.checkpoints,
     });
-    for part in [more, if with_history { parts } else { json!({}) }] {
+    for part in [own, more, if with_history { parts } else { json!({}) }] {
         if let (Value::Object(fields), Value::Object(more)) = (&mut fields, part) {
             fields.extend(more);
         }
@@ -174,31 +174,16 @@ fn figures_json(figures: &Figures) -> Value {
             "bytes_per_second": moved.bandwidth(),
         })
     });
-    let spent = |spent: scr_core::log::Spent| json!({ "count": spent.count, "seconds": spent.seconds });
-    json!({
-        "elapsed_seconds": figures.elapsed() as f64 / 1e6,
-        "run_seconds": figures.run_seconds,
-        "goodput": figures.goodput(),
-        "seconds": seconds,
-        "runs": figures.runs,
-        "failures": figures.failures,
-        "lost_nodes": figures.lost_nodes,
-        "unsaved_seconds": figures.unsaved as f64 / 1e6,
-        "checkpoints": spent(figures.checkpoints),
-        "failed_checkpoints": figures.failed_checkpoints,
-        "outputs": spent(figures.outputs),
-        "flushes_waited_for": spent(figures.flushes_sync),
-        "output_flushes_waited_for": spent(figures.output_flushes_sync),
-        "flushes_in_background": spent(figures.flushes_async),
-        "failed_flushes": figures.failed_flushes,
-        "flush_waits": spent(figures.flush_waits),
-        "fetches": spent(figures.fetches),
-        "rebuilds": spent(figures.rebuilds),
-        "restarts": figures.restarts.count,
-        "failed_restarts": figures.failed_restarts,
-        "scavenged": spent(figures.scavenged),
-        "rebuilt_processes": figures.rebuilt_processes,
-        "damaged_bytes": figures.damaged_bytes,
-        "levels": levels.collect::<Vec<_>>(),
-    })
+    let mut json = named!(figures: run_seconds runs failures lost_nodes checkpoints failed_checkpoints outputs failed_flushes
+        flush_waits fetches rebuilds failed_restarts scavenged rebuilt_processes damaged_bytes);
+    json["elapsed_seconds"] = (figures.elapsed() as f64 / 1e6).into();
+    json["goodput"] = figures.goodput().into();
+    json["seconds"] = json!(seconds);
+    json["unsaved_seconds"] = (figures.unsaved as f64 / 1e6).into();
+    json["flushes_waited_for"] = json!(figures.flushes_sync);
+    json["output_flushes_waited_for"] = json!(figures.output_flushes_sync);
+    json["flushes_in_background"] = json!(figures.flushes_async);
+    json["restarts"] = figures.restarts.count.into();
+    json["levels"] = levels.collect();
+    json
 }
