@@ -50,27 +50,20 @@ pub(super) enum StopReason {
 impl JobState {
     /// Why the job must not be started now, if it must not.
     pub(super) fn stop(&self) -> Option<StopReason> {
-        if let Some(ended @ Request::End(_)) = self.interrupted {
-            return Some(StopReason::Interrupted(ended));
-        }
-        if self.succeeded == Some(true) {
-            return Some(StopReason::Succeeded);
-        }
-        if let Some(passed_on) = self.interrupted {
-            return Some(StopReason::Interrupted(passed_on));
-        }
-        if let Some(most) = self.most_runs.filter(|&most| self.runs >= most) {
-            return Some(StopReason::NoRunsLeft(most));
-        }
-        if let Some(reason) = &self.halt {
-            return Some(StopReason::Halted(reason.clone()));
-        }
-        if self.seconds_left.is_some_and(|left| left <= 0) {
-            return Some(StopReason::NoTime);
-        }
         let (good, needed) = (self.good, self.needed);
         let least = needed.map_or(1, |(nodes, _)| nodes.max(1));
-        (good < least).then_some(StopReason::TooFewNodes { good, needed })
+        let ended = self.interrupted.filter(|request| matches!(request, Request::End(_)));
+        // The first that is so counts.
+        let reasons = [
+            ended.map(StopReason::Interrupted),
+            (self.succeeded == Some(true)).then_some(StopReason::Succeeded),
+            self.interrupted.map(StopReason::Interrupted),
+            self.most_runs.filter(|&most| self.runs >= most).map(StopReason::NoRunsLeft),
+            self.halt.clone().map(StopReason::Halted),
+            self.seconds_left.is_some_and(|left| left <= 0).then_some(StopReason::NoTime),
+            (good < least).then_some(StopReason::TooFewNodes { good, needed }),
+        ];
+        reasons.into_iter().flatten().next()
     }
 }
 
