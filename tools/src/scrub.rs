@@ -236,9 +236,7 @@ fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Fil
     for dir in &args.cache {
         let dir = std::path::absolute(dir)?;
         let found = find_caches(&*env.files, &dir).or_cannot("look at", &dir)?;
-        if found.is_empty() {
-            bail!("there is no dataset in {}, nor in the folders in it", dir.display());
-        }
+        ensure!(!found.is_empty(), "there is no dataset in {}, nor in the folders in it", dir.display());
         targets.extend(found.into_iter().map(|dir| Target(CACHE, dir)));
     }
     for dir in &args.prefix {
@@ -272,9 +270,7 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
         Err(error) => unread.push(error),
     }
     unread.iter().for_each(|error| warn(format_args!("not checked: {}", scr_base::describe(error))));
-    if targets.is_empty() && !unread.is_empty() {
-        bail!("nothing was checked, and there may be datasets");
-    }
+    ensure!(!targets.is_empty() || unread.is_empty(), "nothing was checked, and there may be datasets");
     if targets.is_empty() {
         let bases = joined(bases.iter().map(|base| base.join(&user).display().to_string()), ", ");
         let prefix = prefix.display();

@@ -29,10 +29,11 @@ pub(super) fn by_rank(
         let of_rank = |rank| given.iter().map(|name| file_of(rank, name)).collect();
         return (0..count).map(of_rank).collect();
     }
-    let each = given.len() / count;
-    if each * count != given.len() {
-        bail!("{} files cannot be shared out to {count} ranks; give as many for each rank", given.len());
-    }
+    let (all, each) = (given.len(), given.len() / count);
+    ensure!(
+        each * count == all,
+        "{all} files cannot be shared out to {count} ranks; give as many for each rank"
+    );
     let groups: Vec<&[OsString]> = given.chunks(each).collect();
     refuse_disordered(&groups)?;
     groups.iter().map(|names| names.iter().map(|name| present(name.into())).collect()).collect()
@@ -94,9 +95,7 @@ fn with_rank(name: &OsStr, rank: usize) -> Result<Option<PathBuf>> {
         }
         let width = std::str::from_utf8(&rest[percent + 1..end]).unwrap_or_default();
         let width = if width.is_empty() { 0 } else { width.parse().unwrap_or(usize::MAX) };
-        if width > MOST_DIGITS {
-            bail!("`{}' asks for {width} digits", name.display());
-        }
+        ensure!(width <= MOST_DIGITS, "`{}' asks for {width} digits", name.display());
         filled.extend(&rest[..percent]);
         filled.extend(format!("{rank:0width$}").into_bytes());
         (rest, has_number) = (&rest[end + 1..], true);

@@ -118,9 +118,8 @@ pub(super) fn table(rows: &[Row]) -> String {
         format!("{id:>4} {valid:5} {flushed:19} {ranks:>5} {size:>10} {written:16} {current:>3} {name}\n")
     };
     let mut text = line("DSET", ["VALID", "FLUSHED", "RANKS", "SIZE", "WRITTEN", "CUR", "NAME"]);
-    for row in rows {
-        text += &line(&row.seq.id.to_string(), row.cells().each_ref().map(String::as_str));
-    }
+    let of_row = |row: &Row| line(&row.seq.id.to_string(), row.cells().each_ref().map(String::as_str));
+    text.extend(rows.iter().map(of_row));
     text
 }
 

@@ -98,9 +98,8 @@ fn add(common: &Common, entry: LogEntry) -> Result<Answer> {
     if !params.get(&param::LOG_ENABLE) {
         return Ok(Answer::No);
     }
-    if common.name.is_empty() || common.name.contains(char::is_whitespace) {
-        bail!("`{}' is no name of an event: it is empty, or has blanks", common.name);
-    }
+    let is_name = !common.name.is_empty() && !common.name.contains(char::is_whitespace);
+    ensure!(is_name, "`{}' is no name of an event: it is empty, or has blanks", common.name);
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let log = Log::of_command(&env, &params, "scr log", &prefix);
     log.add_entry(Record(LogEntry {

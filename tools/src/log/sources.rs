@@ -83,9 +83,8 @@ impl LogEntries {
     /// Reads a file, if it is there.
     fn read(&mut self, path: &Path) -> Result<bool> {
         // To open a pipe would wait for a writer.
-        if path.metadata().is_ok_and(|found| !found.is_file()) {
-            bail!("{} is not a regular file", path.display());
-        }
+        let may_be_file = path.metadata().map_or(true, |found| found.is_file());
+        ensure!(may_be_file, "{} is not a regular file", path.display());
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             opened => opened.or_cannot("open", path)?,

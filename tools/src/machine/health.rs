@@ -165,9 +165,7 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.enabled().chain([&descriptors.control]);
     let wrong: Vec<_> = stores.filter_map(|store| check_store(&env, &params, store).err()).collect();
-    for error in &wrong {
-        warn(format_args!("{}: {error:#}", env.host));
-    }
+    wrong.iter().for_each(|error| warn(format_args!("{}: {error:#}", env.host)));
     Ok(Answer::from(wrong.is_empty()))
 }
 

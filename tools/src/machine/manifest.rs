@@ -311,12 +311,6 @@ pub(crate) struct About<'a> {
     pub(crate) hidden: &'a [String],
 }
 
-impl About<'_> {
-    fn fill(&self, text: &str) -> String {
-        text.replace("{job}", self.job).replace("{nodes}", &hostlist::compress(self.nodes))
-    }
-}
-
 /// How long a command of the resource manager may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -337,7 +331,9 @@ impl Query {
             let text = read_text(path.as_ref());
             return text.map(Some).with_context(|| format!("cannot read {path}, which {name} names"));
         }
-        let command: Vec<_> = self.command.iter().map(|word| about.fill(word)).collect();
+        let nodes = hostlist::compress(about.nodes);
+        let fill = |word: &String| word.replace("{job}", about.job).replace("{nodes}", &nodes);
+        let command: Vec<_> = self.command.iter().map(fill).collect();
         if command.is_empty() {
             return Ok(None);
         }
@@ -405,9 +401,8 @@ impl Query {
                 while let Some(node) = words.next() {
                     let slots = words.next().and_then(|slots| slots.parse::<u16>().ok());
                     let slots = slots.with_context(|| format!("`{text}' has no number after {node}"))?;
-                    if nodes.len() + usize::from(slots) > hostlist::MOST_NODES {
-                        bail!("it has more than {} slots", hostlist::MOST_NODES);
-                    }
+                    let most = hostlist::MOST_NODES;
+                    ensure!(nodes.len() + usize::from(slots) <= most, "it has more than {most} slots");
                     nodes.extend(std::iter::repeat_n(node.to_owned(), slots.into()));
                 }
                 Ok(nodes)

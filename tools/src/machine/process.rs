@@ -164,9 +164,7 @@ pub(crate) fn is_program(name: impl AsRef<Path>) -> bool {
 /// It cannot be started, fails, or takes too long; the error has its last line.
 pub(crate) fn output_of(command: &[String], hidden: &[String], limit: Duration) -> Result<String> {
     let finished = run(command, hidden, Limit::Total(limit))?;
-    if !finished.succeeded() {
-        bail!("`{}' failed: {}", command.join(" "), finished.failure());
-    }
+    ensure!(finished.succeeded(), "`{}' failed: {}", command.join(" "), finished.failure());
     Ok(finished.stdout)
 }
 

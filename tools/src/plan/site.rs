@@ -184,9 +184,7 @@ fn line() -> Form<'static, String> {
 }
 
 fn cache(root: &Section<'_>) -> Result<(Bandwidths, f64)> {
-    let Some(cache) = root.section("cache")? else {
-        return Ok(([None; 2], 0.0));
-    };
+    let Some(cache) = root.section("cache")? else { return Ok(([None; 2], 0.0)) };
     let cache = cache.only(&["bandwidth", "network", "restart"])?;
     let restart = cache.optional("restart", &seconds())?.unwrap_or(0.0);
     let bandwidth = |key| cache.optional(key, &bytes());
@@ -246,9 +244,8 @@ fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
         _ => bail!(section.error_of("type", format!("is `{name}'; it must be SINGLE, PARTNER, XOR or RS"))),
     };
     for key in ["set-size", "set-failures"] {
-        if !known.contains(&key) && section.has(key) {
-            bail!(section.error_of(key, format_args!("has no meaning for {name}")));
-        }
+        let is_known = known.contains(&key) || !section.has(key);
+        ensure!(is_known, section.error_of(key, format_args!("has no meaning for {name}")));
     }
     let failures = section.optional("set-failures", &whole(1, 128))?.unwrap_or(2);
     let least = if name == "RS" { failures + 1 } else { 2 };

@@ -78,9 +78,7 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
 
 /// The manifest that `file` is, or that lies beside it and names it as its library.
 pub(super) fn manifest_of(file: &Path) -> Result<Option<PathBuf>> {
-    if !file.exists() {
-        bail!("there is no file {}", file.display());
-    }
+    ensure!(file.exists(), "there is no file {}", file.display());
     let file = std::path::absolute(file)?;
     if is_manifest(&file) {
         return Ok(Some(file));

@@ -41,9 +41,7 @@ fn table(env: &Env, shown: &[&FoundPlugin]) -> String {
 /// Facts that the user did not ask for and should know.
 fn warn_about(discovery: &Discovery) {
     discovery.notes.iter().for_each(warn);
-    for passed in &discovery.passed_over {
-        warn(format_args!("skipped {passed}"));
-    }
+    discovery.passed_over.iter().for_each(|passed| warn(format_args!("skipped {passed}")));
     for shadowed in &discovery.shadowed {
         let (manifest, path) = (&shadowed.found.manifest, shadowed.found.manifest_path.display());
         let (kind, name, by) = (manifest.kind, &manifest.name, shadowed.by.display());

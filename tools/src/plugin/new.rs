@@ -28,9 +28,7 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     let plugin = name.to_ascii_lowercase().replace('-', "_");
     let crate_name = format!("scr-{}", plugin.replace('_', "-"));
     let folder = args.into.clone().unwrap_or_else(|| PathBuf::from(&crate_name));
-    if folder.exists() {
-        bail!("{} exists; remove it, or name another folder with --into", folder.display());
-    }
+    ensure!(!folder.exists(), "{} exists; remove it, or name another folder with --into", folder.display());
     let env = environment::env()?;
     let kind = PluginKind::from(args.kind);
     refuse_taken(&env, kind, &args.name)?;

@@ -315,9 +315,7 @@ fn run_command(
     allocation: &Allocation,
     bad: &[BadNode],
 ) -> Result<(Vec<OsString>, Option<NamedTempFile>)> {
-    let Some(launcher) = launcher else {
-        return Ok((command.to_vec(), None));
-    };
+    let Some(launcher) = launcher else { return Ok((command.to_vec(), None)) };
     let mut for_each_part = Vec::new();
     if !bad.is_empty() {
         let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();

@@ -239,9 +239,8 @@ impl Agents {
     /// Ends the agents that are still there. They have been asked to end.
     fn end(&mut self) {
         let until = Instant::now() + END_TIMEOUT;
-        for step in self.steps.values_mut() {
-            step.end_within(until.saturating_duration_since(Instant::now()));
-        }
+        let end = |step: &mut Started| step.end_within(until.saturating_duration_since(Instant::now()));
+        self.steps.values_mut().for_each(end);
         self.steps.clear();
     }
 }

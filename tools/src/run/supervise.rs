@@ -53,9 +53,8 @@ pub(super) fn supervise(
             return Ok(RunOutcome { code: if by.is_some() { code.max(1) } else { code }, by });
         }
         let requests = signals.look();
-        for signal in requests.iter().filter_map(|request| request.to_pass_on()) {
-            send(&child, signal)?;
-        }
+        let mut passed_on = requests.iter().filter_map(|request| request.to_pass_on());
+        passed_on.try_for_each(|signal| send(&child, signal))?;
         match asked_to_end {
             Some(since) if since.elapsed() > GRACE => child.kill()?,
             Some(_) => (),

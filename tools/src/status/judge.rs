@@ -148,10 +148,7 @@ fn cost<'f>(
         let left = back_to.map_or(Some(0), number)?;
         Some(newest.saturating_sub(left))
     });
-    let until = match facts.state.may_run() {
-        true => Some(facts.now),
-        false => newest.and_then(created),
-    };
+    let until = if facts.state.may_run() { Some(facts.now) } else { newest.and_then(created) };
     let since = back_to.and_then(created);
     let seconds = until.zip(since).map(|(until, since)| until.saturating_sub(since).max(0));
     Cost { loss, lost, back_to, checkpoints, seconds }
