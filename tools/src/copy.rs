@@ -56,10 +56,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let mut env = environment::env()?;
     let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
     let params = environment::params_of(&env, &prefix);
-    let id = match args.which.id {
-        Some(id) => id,
-        None => flush_file::latest(&env, &prefix)?,
-    };
+    let id = args.which.id.map_or_else(|| flush_file::latest(&env, &prefix), Ok)?;
     let caches = Caches::find(&env, &params, &args.cache)?;
     let node = params.get(&param::NODE_NAME);
     let progress = Progress::new(format!("dataset {id}"));

@@ -117,10 +117,9 @@ pub(super) fn table(rows: &[Row]) -> String {
     let line = |id: &str, [valid, flushed, ranks, size, written, current, name]: [&str; 7]| {
         format!("{id:>4} {valid:5} {flushed:19} {ranks:>5} {size:>10} {written:16} {current:>3} {name}\n")
     };
-    let mut text = line("DSET", ["VALID", "FLUSHED", "RANKS", "SIZE", "WRITTEN", "CUR", "NAME"]);
+    let head = line("DSET", ["VALID", "FLUSHED", "RANKS", "SIZE", "WRITTEN", "CUR", "NAME"]);
     let of_row = |row: &Row| line(&row.seq.id.to_string(), row.cells().each_ref().map(String::as_str));
-    text.extend(rows.iter().map(of_row));
-    text
+    head + &rows.iter().map(of_row).collect::<String>()
 }
 
 #[cfg(test)]

@@ -89,11 +89,8 @@ fn add(common: &Common, entry: LogEntry) -> Result<Answer> {
         (param::JOB_NAME.info().name, &common.jobname),
         (param::JOB_ID.info().name, &common.jobid),
     ];
-    for (name, value) in set {
-        if let Some(value) = value {
-            env.variables.insert(name.to_owned(), value.into());
-        }
-    }
+    let set = set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+    env.variables.extend(set);
     let params = environment::params(&env);
     if !params.get(&param::LOG_ENABLE) {
         return Ok(Answer::No);

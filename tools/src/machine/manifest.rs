@@ -195,13 +195,10 @@ impl Manifests {
         let all = &self.resource_managers;
         let is_here =
             |manager: &&ResourceManager| manager.detect.iter().any(|name| env.variable(name).is_some());
-        let key = match wanted {
-            Some(name) => name,
-            None => match all.values().find(is_here) {
-                Some(found) => return Ok(found),
-                None => NONE,
-            },
-        };
+        if let (None, Some(found)) = (wanted, all.values().find(is_here)) {
+            return Ok(found);
+        }
+        let key = wanted.unwrap_or(NONE);
         let known = || joined(all.keys(), ", ");
         all.get(key)
             .with_context(|| format!("there is no resource manager `{key}'; described are {}", known()))

@@ -225,11 +225,9 @@ fn schemes(
         let section = section.only(&["type", "set-size", "set-failures", "cost", "recover"])?;
         let kind = kind(&section, nodes)?;
         let given = section.optional("cost", &seconds())?;
-        let mut scheme = scheme(kind, given.map_or_else(|| cost(kind), Ok)?);
-        if let Some(recover) = section.optional("recover", &seconds())? {
-            scheme.recover = recover;
-        }
-        Ok(scheme)
+        let scheme = scheme(kind, given.map_or_else(|| cost(kind), Ok)?);
+        let recover = section.optional("recover", &seconds())?.unwrap_or(scheme.recover);
+        Ok(Scheme { recover, ..scheme })
     };
     sections.into_iter().map(read).collect()
 }

@@ -28,10 +28,8 @@ pub(super) enum Request {
 impl Request {
     /// The signal that the launcher gets as it is.
     pub(super) fn to_pass_on(self) -> Option<Signal> {
-        match self {
-            Self::End(_) => None,
-            Self::PassOn(signal) => Signal::from_named_raw(signal),
-        }
+        let Self::PassOn(signal) = self else { return None };
+        Signal::from_named_raw(signal)
     }
 
     /// The name of the signal.

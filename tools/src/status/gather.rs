@@ -121,10 +121,7 @@ impl Facts {
         facts.is_index_unread = index.is_none();
         let params = environment::params_of(env, prefix);
         facts.reads_in_prefix = params.get(&param::GLOBAL_RESTART);
-        let job_id = match &facts.run {
-            Some(run) => run.job_id.clone(),
-            None => params.get(&param::JOB_ID),
-        };
+        let job_id = facts.run.as_ref().map_or_else(|| params.get(&param::JOB_ID), |run| run.job_id.clone());
         let may_lack = may_lack_entries(files, prefix, &job_id);
         let recorded = holdings(files, prefix, &flush, index.as_ref(), None);
         let saving = Saving::of(&recorded, &job_id, may_lack);

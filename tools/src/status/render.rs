@@ -180,7 +180,7 @@ fn progress(facts: &Facts, flush: &FlushUnderWay) -> String {
         Some(arrived) => format!("{} of {}", amount((all as f64 * arrived) as u64), amount(all)),
     };
     match rest(facts, flush) {
-        _ if !facts.state.may_run() => format!("{there}; the next run or `scr postrun' ends it"),
+        _ if !facts.state.may_run() => format!("{there}; a run or `scr postrun' ends it"),
         _ if is_all => there + ", and is being listed",
         Some((rate, left)) => format!("{there}, {}/s, {} left", amount(rate), span(left)),
         None => there,
@@ -360,10 +360,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
 }
 
 fn protection_json(judged: &Judged<'_>) -> Value {
-    let why = match &judged.protection {
-        Protection::Nothing(why) => Some(why),
-        _ => None,
-    };
+    let why = if let Protection::Nothing(why) = &judged.protection { Some(why) } else { None };
     let nodes = match judged.newest.and_then(|newest| newest.entry.in_cache.survives) {
         Some(Survives::Nodes(nodes)) => json!(nodes),
         Some(Survives::All) => json!("all"),
@@ -542,7 +539,7 @@ mod tests {
                 [(None, "begun 10 s ago"), (Some(0.5), "38.5 GiB of 77 GiB"), (Some(1.0), "all has arrived")]
             {
                 let facts = Facts { state, flushes: vec![flush(b"a", arrived)], ..busy() };
-                let line = format!("\nunfinished  a: {there}; the next run or `scr postrun' ends it\n");
+                let line = format!("\nunfinished  a: {there}; a run or `scr postrun' ends it\n");
                 assert!(shown(&facts).contains(&line), "{}", shown(&facts));
                 let json = json(&facts, &Judged::of(&facts));
                 assert_eq!(json["flushes"][0]["bytes_per_second"], Value::Null);
