@@ -236,7 +236,7 @@ impl RunningJob {
         let deadline = Instant::now() + self.limit;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                return Outcome { status, log: self.text() };
+                return Outcome { status, log: self.text(), output: all_of(&self.logs[..1]) };
             }
             assert!(Instant::now() < deadline, "the launcher hangs");
             std::thread::sleep(Duration::from_millis(5));
@@ -274,6 +274,7 @@ impl Drop for RunningJob {
 pub struct Outcome {
     status: ExitStatus,
     log: String,
+    output: String,
 }
 
 impl Outcome {
@@ -329,6 +330,13 @@ impl Outcome {
     /// Whether its output contains this text.
     pub fn prints(&self, text: &str) -> bool {
         self.log.contains(text)
+    }
+
+    /// The lines of its standard output, sorted, as those of ranks come in any order.
+    pub fn output(&self) -> Vec<&str> {
+        let mut lines: Vec<_> = self.output.lines().collect();
+        lines.sort_unstable();
+        lines
     }
 
     /// The lines of its output, standard error too.

@@ -1,6 +1,7 @@
 //! Messages to the user: one line each, after the version, the rank and the node.
 //!
-//! `SCR_DEBUG=0` prints only warnings and errors; 1 adds progress and durations, 2 the details.
+//! With `SCR_DEBUG=0` all lines go to standard error: standard output is the application's. 1 adds progress and durations, 2 the
+//! details, to standard output, where scripts of C SCR look for them.
 
 use crate::env::Output;
 use crate::Rank;
@@ -52,13 +53,13 @@ impl Reporter {
     /// Prints an important note at every level; only rank 0 prints it.
     pub fn notice(&self, text: &str) {
         if self.rank == Rank(0) {
-            self.output.info(&self.line("", text));
+            self.notice_here(text);
         }
     }
 
     /// The same, of this very rank.
     pub fn notice_here(&self, text: &str) {
-        self.output.info(&self.line("", text));
+        self.output.error(&self.line("", text));
     }
 
     /// Going on with less than was asked for; rank 0 says it for all.

@@ -80,12 +80,12 @@ impl Session {
         flushed
     }
 
-    /// Says what the job has cost, unless nothing was written or restored.
+    /// Says what the job has cost at `SCR_DEBUG=1`, unless nothing was written or restored.
     fn report_costs(&mut self) {
         self.write_metrics(false);
         let Some(figures) = self.job.log.figures().filter(Figures::has_costs) else { return };
         if self.job.params.get(&param::REPORT) {
-            figures.block().iter().for_each(|line| self.job.report.notice(line));
+            figures.block().iter().for_each(|line| self.job.report.info(line));
         }
     }
 }

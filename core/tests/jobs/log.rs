@@ -158,7 +158,7 @@ fn a_full_disk_under_the_event_log_fails_no_call_and_is_said_once() {
 
 #[test]
 fn a_job_ends_with_five_lines_of_what_all_its_runs_have_cost() {
-    let world = World::new(4, 4).set("SCR_DEBUG", "0").set("SCR_FLUSH", "2");
+    let world = World::new(4, 4).set("SCR_DEBUG", "1").set("SCR_FLUSH", "2");
     world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, even).unwrap()));
     world.lose("n1");
     let outcome = world.run(|application| {
@@ -177,8 +177,13 @@ fn a_job_ends_with_five_lines_of_what_all_its_runs_have_cost() {
     outcome.line_with(&["bytes: written to ", "protected by XOR ", "flushed while waiting "]);
     let rebuilt: Vec<_> = events_of(&world).into_iter().filter(|entry| entry.name == "REBUILT").collect();
     assert_eq!((rebuilt.len(), rebuilt[0].processes, rebuilt[0].bytes), (1, Some(1), Some(0)));
-    let quiet = World::new(2, 2).run(|application| application.finalize().unwrap());
-    assert!(!quiet.has_line_with("goodput"), "nothing was written: {:?}", quiet.lines);
+    let nothing = World::new(2, 2).run(|application| application.finalize().unwrap());
+    assert!(!nothing.has_line_with("goodput"), "nothing was written: {:?}", nothing.lines);
+    let quiet = World::new(2, 2).set("SCR_DEBUG", "0").run(|application| {
+        application.checkpoint(1, even).unwrap();
+        application.finalize().unwrap();
+    });
+    assert_eq!(quiet.lines, Vec::<String>::new(), "scr run says it");
 }
 
 #[test]

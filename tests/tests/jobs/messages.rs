@@ -57,4 +57,19 @@ on_any_mpi! {
         let quiet = job(&mut cluster, mpi).options(&[("read-only", 1)]).env("SCR_DEBUG", 0).run().expect_success();
         assert!(!quiet.prints("NPROCS=") && !quiet.prints("scr_fetch_latest"));
     }
+
+    /// Up to six lines of scr were among the results that applications print.
+    fn standard_output_is_the_applications_alone(mpi: Mpi) {
+        let mut cluster = Cluster::new(4);
+        let mut run = |read_only: i64, settings: &[(&str, &str)]| {
+            let job = job(&mut cluster, mpi).options(&[("read-only", read_only)]).env("SCR_DEBUG", 0);
+            settings.iter().fold(job, |job, (name, value)| job.env(name, value)).run().expect_success()
+        };
+        let written = run(0, &[("SCR_PKG", "/src"), ("SCR_INSTALL", "/opt"), ("SCR_LAUNCH_DIR", "/pfs")]);
+        assert_eq!(written.output(), ["COMPLETE ckpt.1 0", "COMPLETE ckpt.2 0", "DONE", "FRESH"]);
+        assert!(!written.prints("there is no parameter"), "scripts of C SCR export these names");
+        let read = run(1, &[]);
+        assert_eq!(read.output(), ["DONE", "RESTARTED ckpt.2"]);
+        assert!(read.prints("restarting from dataset 2 `ckpt.2'"), "on standard error");
+    }
 }

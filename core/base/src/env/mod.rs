@@ -85,9 +85,9 @@ pub trait Clock: Send + Sync {
 
 /// The output for lines to the user. A line comes without its line end.
 pub trait Output: Send + Sync {
-    /// Information: standard output.
+    /// What was asked for with `SCR_DEBUG`: standard output.
     fn info(&self, line: &str);
-    /// Errors and warnings: standard error.
+    /// Errors, warnings and notes: standard error.
     fn error(&self, line: &str);
 }
 

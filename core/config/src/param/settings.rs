@@ -457,6 +457,7 @@ mod tests {
         let env = world()
             .with_variable("SCR_CACHE_SZIE", "2")
             .with_variable("SCR_INSTALL_DIR", "/opt/scr")
+            .with_variable("SCR_LAUNCH_DIR", "/launch")
             .with_variable("SCRATCH", "/s")
             .env();
         let settings = Settings::load(&env, &AppConfig::default());

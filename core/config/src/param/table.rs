@@ -172,8 +172,11 @@ pub(crate) fn retired(name: &str, title: &str) -> Option<Cause> {
 }
 
 /// Variables that start with `SCR_` and are no parameters: they belong to builds, modules and tests.
-pub(crate) const FOREIGN: &[&str] =
-    &["SCR_BIN", "SCR_CONFIG_FILE", "SCR_DIR", "SCR_HOME", "SCR_INSTALL_DIR", "SCR_ROOT", "SCR_VERSION"];
+#[rustfmt::skip]
+pub(crate) const FOREIGN: &[&str] = &[
+    "SCR_BIN", "SCR_BUILD", "SCR_CONFIG_FILE", "SCR_DIR", "SCR_HOME", "SCR_INSTALL", "SCR_INSTALL_DIR", "SCR_LAUNCH_DIR",
+    "SCR_PKG", "SCR_ROOT", "SCR_VERSION",
+];
 
 const fn text(default: &'static str) -> DefaultValue {
     DefaultValue::Text(default)
@@ -393,7 +396,7 @@ parameters! {
     LATE_SECS: Duration = "SCR_LATE_SECS", Kind::Seconds, text("60"), Anywhere,
         "A collective call names the ranks that have not made it after so many seconds; 0 for never.";
     REPORT: bool = "SCR_REPORT", Kind::Bool, text("1"), Anywhere,
-        "Whether SCR_Finalize, scr run and scr postrun print in five lines what the job has cost.";
+        "Whether scr run, scr postrun and, with SCR_DEBUG=1, SCR_Finalize print in five lines what the job has cost.";
     METRICS_DIR: Option<PathBuf> = "SCR_METRICS_DIR", Kind::Path, DefaultValue::Unset, Node,
         "Folder for metrics of running jobs, for the textfile collector of Prometheus.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
