@@ -21,7 +21,7 @@ pub struct Halt {
     pub checkpoints_left: Option<i64>,
     /// Stop once this time has come.
     pub exit_after: Option<i64>,
-    /// Stop before this time, by as much as `halt_seconds` says.
+    /// Stop before this time, by as much as `halt_seconds` says, if it says anything.
     pub exit_before: Option<i64>,
     /// Stop when so many seconds or fewer are left, before `exit_before` or the end of the allocation.
     pub halt_seconds: Option<i64>,
@@ -299,12 +299,13 @@ impl Halt {
         if let Some(time) = self.exit_after.filter(|&time| now >= time) {
             return Some(HaltReason::ExitAfter { time });
         }
-        let halt_seconds = self.halt_seconds.filter(|&seconds| seconds > 0)?;
+        let halt_seconds = self.halt_seconds.unwrap_or(0).max(0);
         let left = |time: i64| time.saturating_sub(now);
         if let Some(time) = self.exit_before.filter(|&time| left(time) <= halt_seconds) {
             return Some(HaltReason::ExitBefore { time, halt_seconds });
         }
-        let left = self.end_of(allocation, now).map(left).filter(|&left| left <= halt_seconds)?;
+        let end = self.end_of(allocation, now).filter(|_| halt_seconds > 0);
+        let left = end.map(left).filter(|&left| left <= halt_seconds)?;
         Some(HaltReason::AllocationEnds { left, halt_seconds })
     }
 
@@ -314,9 +315,10 @@ impl Halt {
         if let Some(reason) = self.reason(now, allocation) {
             return Some(HaltDue::Now(reason));
         }
-        let seconds = self.halt_seconds.filter(|&seconds| seconds > 0);
-        let before = |time: Option<i64>| Some(time?.saturating_sub(seconds?));
-        let times = [self.exit_after, before(self.exit_before), before(self.end_of(allocation, now))];
+        let seconds = self.halt_seconds.unwrap_or(0).max(0);
+        let before = |time: Option<i64>| Some(time?.saturating_sub(seconds));
+        let end = self.end_of(allocation, now).filter(|_| seconds > 0);
+        let times = [self.exit_after, before(self.exit_before), before(end)];
         match times.into_iter().flatten().min() {
             Some(time) => Some(HaltDue::At(time)),
             None => self.checkpoints_left.map(HaltDue::AfterCheckpoints),
@@ -464,9 +466,11 @@ mod tests {
         assert_eq!((reason(&after, 499), reason(&after, 500).is_some()), (None, true));
 
         let before = Halt { exit_before: Some(500), ..none.clone() };
-        assert_eq!(reason(&before, 600), None, "it takes halt seconds to be effective");
-        let before = Halt { halt_seconds: Some(0), ..before };
-        assert_eq!(reason(&before, 600), None, "none are no halt seconds");
+        for halt_seconds in [None, Some(0), Some(-1)] {
+            let before = Halt { halt_seconds, ..before.clone() };
+            let at_once = Some(HaltReason::ExitBefore { time: 500, halt_seconds: 0 });
+            assert_eq!((reason(&before, 499), reason(&before, 500)), (None, at_once));
+        }
         let before = Halt { halt_seconds: Some(100), ..before };
         assert_eq!(reason(&before, 399), None);
         assert_eq!(reason(&before, 400), Some(HaltReason::ExitBefore { time: 500, halt_seconds: 100 }));

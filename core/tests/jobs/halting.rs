@@ -76,10 +76,12 @@ fn the_time_after_which_to_halt_is_compared_with_the_clock() {
 }
 
 #[test]
-fn the_time_before_which_to_halt_takes_halt_seconds() {
+fn the_time_before_which_to_halt_comes_earlier_by_the_halt_seconds() {
     let world = job();
     set(&world, |halt| halt.exit_before = Some(time_of(1) + 60));
     asked(&world).all_gave(&[false, false, false]);
+    set(&world, |halt| halt.exit_before = Some(time_of(2)));
+    asked(&world).all_gave(&[true, true, true]);
     let world = job();
     set(&world, |halt| (halt.exit_before, halt.halt_seconds) = (Some(time_of(1) + 60), Some(60)));
     asked(&world).all_gave(&[true, true, true]);

@@ -28,24 +28,9 @@ pub(crate) struct HaltCntlArgs {
     /// Set the reason
     #[arg(short, long, value_name = "REASON")]
     reason: Option<String>,
-    /// Remove a condition, as in -xc; may be repeated
-    #[arg(short = 'x', long, value_enum, value_name = "CONDITION")]
-    unset: Vec<Condition>,
-}
-
-/// The conditions, by the letters of their options.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Condition {
-    /// The number of checkpoints
-    C,
-    /// The time to halt before
-    B,
-    /// The time to halt after
-    A,
-    /// The halt seconds
-    S,
-    /// The reason
-    R,
+    /// Remove the condition of the option with this letter, as in -xc; may be repeated
+    #[arg(short = 'x', long, value_name = "CONDITION", value_parser = ["c", "b", "a", "s", "r"])]
+    unset: Vec<String>,
 }
 
 /// Runs the command.
@@ -53,15 +38,14 @@ pub(crate) fn run(args: &HaltCntlArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = prefix_of(&env.current_dir.join(&args.file))
         .with_context(|| format!("{} is not .scr/halt.scr in a prefix directory", args.file.display()))?;
-    let change = |halt: &mut Halt| {
-        args.apply(halt);
-        halt.clone()
+    let change = |halt: &mut Halt| (args.apply(halt) + "\n", Some(halt.clone()));
+    let (changes, halt) = match args.list {
+        true => (String::new(), Halt::read(&*env.files, &prefix)?),
+        false => Halt::update(&*env.files, &prefix, change)?.value,
     };
-    let halt = match args.list {
-        true => Halt::read(&*env.files, &prefix)?,
-        false => Some(Halt::update(&*env.files, &prefix, change)?.value),
-    };
-    print(HaltStatus::of(&env, &prefix, halt.as_ref()).text())
+    let mut status = HaltStatus::of(&env, &prefix, halt.as_ref());
+    status.file = args.file.display().to_string();
+    print(changes + &status.text())
 }
 
 /// The prefix directory whose halt file this is.
@@ -71,13 +55,15 @@ fn prefix_of(file: &Path) -> Option<Prefix> {
 }
 
 impl HaltCntlArgs {
-    fn apply(&self, halt: &mut Halt) {
-        use Condition::{A, B, C, R, S};
-        let unset = |condition| self.unset.contains(&condition);
-        change(&mut halt.checkpoints_left, self.checkpoints, unset(C));
-        change(&mut halt.exit_before, self.before, unset(B));
-        change(&mut halt.exit_after, self.after, unset(A));
-        change(&mut halt.halt_seconds, self.seconds, unset(S));
-        change(&mut halt.exit_reason, self.reason.clone(), unset(R));
+    fn apply(&self, halt: &mut Halt) -> String {
+        let unset = |letter| self.unset.iter().any(|unset| unset == letter);
+        [
+            change("CheckpointsLeft", &mut halt.checkpoints_left, self.checkpoints, unset("c")),
+            change("ExitAfter", &mut halt.exit_after, self.after, unset("a")),
+            change("ExitBefore", &mut halt.exit_before, self.before, unset("b")),
+            change("HaltSeconds", &mut halt.halt_seconds, self.seconds, unset("s")),
+            change("ExitReason", &mut halt.exit_reason, self.reason.clone(), unset("r")),
+        ]
+        .concat()
     }
 }

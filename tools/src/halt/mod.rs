@@ -18,17 +18,17 @@ pub(crate) struct HaltArgs {
     set: Conditions,
     #[command(flatten)]
     unset: Unset,
-    /// List the conditions, and say whether one of them holds now
+    /// List the conditions
     #[arg(short, long, group = "instead", conflicts_with_all = ["set", "unset"])]
     list: bool,
     /// Remove the halt file, and so all conditions
     #[arg(short, long, group = "instead", conflicts_with_all = ["set", "unset"])]
     remove: bool,
-    /// The prefix directory [default: SCR_PREFIX, or the current folder]
+    /// The prefix directories [default: SCR_PREFIX, or the current folder]
     #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
+    dirs: Vec<PathBuf>,
     /// The same as DIR
-    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    #[arg(long, value_name = "DIR", conflicts_with = "dirs")]
     prefix: Option<PathBuf>,
     /// Print the list as JSON
     #[arg(long, requires = "list")]
@@ -87,46 +87,10 @@ struct Unset {
 
 /// Runs the command.
 pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
-    let dir = args.dir.as_deref().or(args.prefix.as_deref());
-    let mut env = environment::env_at(dir)?;
-    let prefix = environment::prefix(&mut env, dir)?;
-    if !environment::was_used(&prefix) {
-        let holds =
-            if args.list || args.remove { "" } else { "; the conditions hold for the next one that does" };
-        warn(format_args!("{}{holds}", environment::unused(&prefix)));
-    }
-    if args.list {
-        return list(&env, &prefix, args.json);
-    }
-    if args.remove {
-        let path = prefix.halt_file();
-        return print(match Halt::remove(&*env.files, &prefix)? {
-            true => format!("removed {}: no condition is left\n", path.display()),
-            false => format!("there is no {}: nothing halts a job here\n", path.display()),
-        });
-    }
-    let end = args.set.end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
-    let updated = Halt::update(&*env.files, &prefix, |halt| {
-        args.apply(halt);
-        change(&mut halt.changed_end, end.clone(), args.unset.unset_end);
-        halt.clone()
-    });
-    let path = prefix.halt_file();
-    let updated = updated.or_cannot("change", &path)?;
-    if !updated.locked {
-        warn(format_args!(
-            "{} cannot be locked here: look with `scr halt --list' whether a job has written it at the same time",
-            path.display()
-        ));
-    }
-    warn_without_seconds(&env, &updated.value);
-    if args.set.immediate {
-        warn(
-            "scr run ends the run now; a job that was started without it stops at its next check. To end that at once, kill \
-             its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
-        );
-    }
-    print(HaltStatus::of(&env, &prefix, Some(&updated.value)).text())
+    let named: Vec<_> = args.dirs.iter().chain(&args.prefix).map(|dir| Some(dir.as_path())).collect();
+    let dirs = if named.is_empty() { vec![None] } else { named };
+    let answers = dirs.into_iter().map(|dir| args.run_in(dir)).collect::<Result<Vec<_>>>()?;
+    Ok(Answer::from(!answers.contains(&Answer::No)))
 }
 
 /// The end of the allocation whose job began last in the prefix directory, or else of the one that this command runs in.
@@ -137,36 +101,66 @@ fn changed_end(env: &Env, prefix: &Prefix, time: i64) -> Result<ChangedEnd> {
     Ok(ChangedEnd { job_id, time })
 }
 
-fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
-    let halt = Halt::read(&*env.files, prefix).or_cannot("read", &prefix.halt_file())?;
-    let listing = HaltStatus::of(env, prefix, halt.as_ref());
-    show(json, listing.json(), listing.text(), listing.holds.is_some())
-}
-
-/// A time to halt before has no effect without halt seconds.
-fn warn_without_seconds(env: &Env, halt: &Halt) {
-    if halt.exit_before.is_none() || halt.halt_seconds.is_some_and(|seconds| seconds > 0) {
-        return;
-    }
-    let seconds = environment::params(env).get(&param::HALT_SECONDS).as_secs();
-    let hint = match seconds {
-        0 => String::new(),
-        _ => format!(", for example {seconds} as SCR_HALT_SECONDS has it"),
-    };
-    warn(format_args!("--before has no effect without halt seconds; set them with scr halt --seconds{hint}"));
-}
-
 impl HaltArgs {
-    fn apply(&self, halt: &mut Halt) {
+    fn run_in(&self, dir: Option<&Path>) -> Result<Answer> {
+        let mut env = environment::env_at(dir)?;
+        let prefix = environment::prefix(&mut env, dir)?;
+        if !environment::was_used(&prefix) {
+            let holds = if self.list || self.remove {
+                ""
+            } else {
+                "; the conditions hold for the next one that does"
+            };
+            warn(format_args!("{}{holds}", environment::unused(&prefix)));
+        }
+        let path = prefix.halt_file();
+        if self.list {
+            let halt = Halt::read(&*env.files, &prefix).or_cannot("read", &path)?;
+            let listing = HaltStatus::of(&env, &prefix, halt.as_ref());
+            return show(self.json, listing.json(), listing.text(), true);
+        }
+        if self.remove {
+            let is_removed = Halt::remove(&*env.files, &prefix)?;
+            if !is_removed {
+                warn(format_args!("there is no {}: nothing halts a job here", path.display()));
+            }
+            return Ok(Answer::from(is_removed));
+        }
+        let end = self.set.end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
+        let updated =
+            Halt::update(&*env.files, &prefix, |halt| (self.apply(halt, end.clone()), halt.clone()));
+        let updated = updated.or_cannot("change", &path)?;
+        if !updated.locked {
+            warn(format_args!(
+                "{} cannot be locked here: look with `scr halt --list' whether a job has written it at the same time",
+                path.display()
+            ));
+        }
+        if self.set.immediate {
+            warn(
+                "scr run ends the run now; a job that was started without it stops at its next check. To end that at once, \
+                 kill its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the \
+                 cache",
+            );
+        }
+        let (changes, halt) = updated.value;
+        print(format!("{changes}\n{}", HaltStatus::of(&env, &prefix, Some(&halt)).text()))
+    }
+
+    fn apply(&self, halt: &mut Halt, end: Option<ChangedEnd>) -> String {
         let (set, unset) = (&self.set, &self.unset);
-        change(&mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints);
-        change(&mut halt.exit_after, set.after, unset.unset_after);
-        change(&mut halt.exit_before, set.before, unset.unset_before);
-        change(&mut halt.halt_seconds, set.seconds, unset.unset_seconds);
+        halt.immediate |= set.immediate;
         // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
         let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
-        change(&mut halt.exit_reason, reason, unset.unset_reason);
-        halt.immediate |= set.immediate;
+        [
+            change("CheckpointsLeft", &mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints),
+            change("ExitAfter", &mut halt.exit_after, set.after, unset.unset_after),
+            change("ExitBefore", &mut halt.exit_before, set.before, unset.unset_before),
+            change("HaltSeconds", &mut halt.halt_seconds, set.seconds, unset.unset_seconds),
+            change("ExitReason", &mut halt.exit_reason, reason, unset.unset_reason),
+            change("AllocationEnd", &mut halt.changed_end, end, unset.unset_end),
+        ]
+        .concat()
     }
 
     fn is_plain(&self) -> bool {
@@ -174,10 +168,30 @@ impl HaltArgs {
     }
 }
 
-/// Sets or unsets a condition. One that is both set and unset counts as set.
-fn change<T>(condition: &mut Option<T>, set: Option<T>, unset: bool) {
-    if set.is_some() || unset {
-        *condition = set;
+/// Sets or unsets a condition, and says so in the words of C SCR. One that is both set and unset counts as set.
+fn change<T>(name: &str, condition: &mut Option<T>, set: Option<T>, unset: bool) -> String {
+    let what = match (&set, unset) {
+        (Some(_), _) => "Setting",
+        (None, true) => "Unsetting",
+        (None, false) => return String::new(),
+    };
+    *condition = set;
+    format!("{what} {name}\n")
+}
+
+/// Why a job is not started, in the words of C SCR.
+pub(crate) fn in_classic_words(reason: &HaltReason, now: i64) -> String {
+    let past = |what: &str, time: i64| {
+        format!("Current time ({}) is past {what} time ({})", time::in_words(now), time::in_words(time))
+    };
+    match reason {
+        HaltReason::ExitReason(reason) => format!("Reason: {reason}"),
+        HaltReason::NoCheckpointsLeft => "No checkpoints remaining".to_owned(),
+        HaltReason::ExitAfter { time } => past("ExitAfter", *time),
+        HaltReason::ExitBefore { time, halt_seconds } => {
+            past("ExitBefore-HaltSeconds", time.saturating_sub(*halt_seconds))
+        }
+        HaltReason::AllocationEnds { .. } => reason.to_string(),
     }
 }
 
@@ -196,12 +210,9 @@ impl HaltStatus {
         // The other conditions are shown all the same where nothing is known of an allocation.
         let job = JobContext::on(&JobArgs::at(prefix.dir()), None);
         let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
-        let holds = halt.reason(environment::now(env), end).map(|reason| match reason {
-            HaltReason::ExitAfter { time } => {
-                format!("the time to halt after has come: {}", time::in_words(time))
-            }
-            other => other.to_string(),
-        });
+        let holds = halt.reason(environment::now(env), end);
+        holds.iter().for_each(|reason| warn(format_args!("{reason}; {}", reason.cure(prefix.dir()))));
+        let holds = holds.map(|reason| in_classic_words(&reason, environment::now(env)));
         Self { file: prefix.halt_file().display().to_string(), halt, holds }
     }
 
@@ -237,14 +248,7 @@ impl HaltStatus {
         ];
         let set: String =
             lines.into_iter().filter_map(|(name, value)| Some(format!("  {name} {}\n", value?))).collect();
-        let now = match (&self.holds, set.is_empty()) {
-            (_, true) => "  None\n".to_owned(),
-            (Some(why), _) if halt.exit_reason.as_deref() == Some(Halt::FINALIZED) => {
-                format!("No job is started: {why}; `scr halt --remove' lets it run again.\n")
-            }
-            (Some(why), _) => format!("A job halts now: {why}.\n"),
-            (None, _) => "No condition holds now.\n".to_owned(),
-        };
-        format!("Halt file settings for {}:\n{set}{now}", self.file)
+        let none = if set.is_empty() { "  None\n" } else { "" };
+        format!("Halt file settings for {}:\n{set}{none}", self.file)
     }
 }

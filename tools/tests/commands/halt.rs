@@ -9,10 +9,13 @@ fn halt(scr: &Installation, arguments: &[&str]) -> Output {
     scr.in_prefix(&["halt"]).args(arguments).env("TZ", "UTC").output().expect("the command starts")
 }
 
-/// The conditions as JSON has them, and the exit code of asking for them.
-fn listed(scr: &Installation) -> (serde_json::Value, Option<i32>) {
+/// The conditions as JSON has them, and whether one holds.
+fn listed(scr: &Installation) -> (serde_json::Value, bool) {
     let listed = halt(scr, &["--list", "--json"]);
-    (serde_json::from_slice(&listed.stdout).expect("JSON"), listed.status.code())
+    assert_eq!(listed.status.code(), Some(0));
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let holds = !listed["holds"].is_null();
+    (listed, holds)
 }
 
 #[test]
@@ -20,7 +23,7 @@ fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
     let scr = Installation::with_system_file("");
     // Before the first run there is nothing of ours.
     std::fs::remove_dir_all(scr.path("prefix/.scr")).expect("a folder of ours");
-    assert_eq!(listed(&scr).1, Some(1), "no file, no condition");
+    assert!(!listed(&scr).1, "no file, no condition");
     // A user in the wrong folder was not told.
     let says = |arguments: &[&str], words: &str| {
         let said = halt(&scr, arguments);
@@ -33,7 +36,7 @@ fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
     ));
     assert!(!says(&["--list"], "no job has used it"));
     let (found, holds) = listed(&scr);
-    assert_eq!((&found["exit_reason"], holds), (&serde_json::json!("JOB_HALTED"), Some(0)));
+    assert_eq!((&found["exit_reason"], holds), (&serde_json::json!("JOB_HALTED"), true));
     // The same from elsewhere, by the name that C SCR has, in the folder that is named.
     std::os::unix::fs::symlink(scr.path("bin/scr"), scr.path("bin/scr_halt")).expect("a link");
     let mut classic = std::process::Command::new(scr.path("bin/scr_halt"));
@@ -53,10 +56,10 @@ fn conditions_are_set_together_changed_and_unset_one_by_one() {
     let (found, holds) = listed(&scr);
     let numbers = ["checkpoints_left", "exit_before", "exit_after", "halt_seconds"]
         .map(|name| found[name].as_i64().unwrap());
-    assert_eq!((numbers, holds), ([10, 1_298_944_800, 9_999_999_999, 60], Some(0)), "{found}");
+    assert_eq!((numbers, holds), ([10, 1_298_944_800, 9_999_999_999, 60], true), "{found}");
     halt(&scr, &["--unset-before", "--checkpoints", "3"]);
     let (found, holds) = listed(&scr);
-    assert!(found["exit_before"].is_null() && found["checkpoints_left"] == 3 && holds == Some(1), "{found}");
+    assert!(found["exit_before"].is_null() && found["checkpoints_left"] == 3 && !holds, "{found}");
     halt(&scr, &["--unset-checkpoints", "--unset-after", "--unset-seconds", "--unset-reason"]);
     let words = String::from_utf8(halt(&scr, &["--list"]).stdout).unwrap();
     assert!(words.ends_with("halt.scr:\n  None\n"), "{words}");
@@ -87,29 +90,45 @@ fn immediate_holds_at_once_until_the_reason_or_the_file_is_removed() {
     let scr = Installation::with_system_file("");
     let immediate = halt(&scr, &["--immediate"]);
     assert!(String::from_utf8_lossy(&immediate.stderr).contains("scancel JOB.STEP"));
-    assert_eq!((listed(&scr).0["exit_reason"].as_str(), listed(&scr).1), (Some("JOB_HALTED"), Some(0)));
+    assert_eq!((listed(&scr).0["exit_reason"].as_str(), listed(&scr).1), (Some("JOB_HALTED"), true));
     halt(&scr, &["--unset-reason"]);
-    assert_eq!(listed(&scr).1, Some(1));
+    assert!(!listed(&scr).1);
     halt(&scr, &["--immediate"]);
     assert_eq!(halt(&scr, &["--remove"]).status.code(), Some(0));
     assert!(!scr.path("prefix/.scr/halt.scr").exists());
     let again = halt(&scr, &["--remove"]);
-    assert_eq!(again.status.code(), Some(0), "what is not there is removed");
-    let said = String::from_utf8_lossy(&again.stdout).into_owned();
-    assert!(
-        said.starts_with("there is no ") && said.contains("halt.scr: nothing halts a job here"),
-        "{said}"
-    );
+    assert_eq!(again.status.code(), Some(1), "as with C SCR");
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(said.contains("there is no ") && said.contains("halt.scr: nothing halts a job here"), "{said}");
+}
+
+/// It had no effect without --seconds.
+#[test]
+fn a_time_to_halt_before_holds_by_itself() {
+    let scr = Installation::with_system_file("");
+    for (time, holds) in [("2040-01-01", false), ("2011-03-01 02:00", true)] {
+        halt(&scr, &["--before", time]);
+        assert_eq!(listed(&scr).1, holds, "{time}");
+    }
 }
 
 #[test]
-fn before_without_halt_seconds_causes_a_warning() {
-    let scr = Installation::with_system_file("SCR_HALT_SECONDS=600\n");
-    let message = halt(&scr, &["--before", "tomorrow"]);
-    let message = String::from_utf8_lossy(&message.stderr);
-    assert!(message.contains("no effect without halt seconds") && message.contains("600"), "{message}");
-    assert!(halt(&scr, &["--seconds", "5m"]).stderr.is_empty());
-    assert_eq!(listed(&scr).0["halt_seconds"], 300, "as SCR_HALT_SECONDS has it");
+fn several_directories_are_named_at_once_and_what_is_set_is_said_in_the_words_of_c_scr() {
+    let scr = Installation::with_system_file("");
+    std::fs::create_dir(scr.path("other")).expect("a folder");
+    let folders = ["prefix", "other"].map(|folder| scr.path(folder).display().to_string());
+    let [one, other] = folders.each_ref().map(String::as_str);
+    let said = |arguments: &[&str]| String::from_utf8(halt(&scr, arguments).stdout).expect("text");
+    let file = |folder: &str| format!("Halt file settings for {folder}/.scr/halt.scr:\n");
+    let set = |folder| format!("Setting CheckpointsLeft\n\n{}  CheckpointsLeft: 5\n", file(folder));
+    assert_eq!(said(&["-c", "5", one, other]), set(one) + &set(other));
+    assert_eq!(
+        said(&["--unset-checkpoints", one]),
+        format!("Unsetting CheckpointsLeft\n\n{}  None\n", file(one))
+    );
+    let listed = [file(one), "  None\n".to_owned(), file(other), "  CheckpointsLeft: 5\n".to_owned()];
+    assert_eq!(said(&["--list", one, other]), listed.concat());
+    assert_eq!(said(&["--remove", other]), "");
 }
 
 /// The job halted an hour earlier or later than meant, and nobody had been told.
@@ -176,9 +195,9 @@ fn a_job_that_has_finished_is_said_to_have_and_not_to_halt() {
     let mut finished = scr_plugin_api::KvTree::new();
     finished.set("ExitReason", "SCR_FINALIZE_CALLED");
     scr.write("prefix/.scr/halt.scr", finished.to_file_bytes());
-    let list = String::from_utf8_lossy(&halt(&scr, &["--list"]).stdout).into_owned();
-    assert!(list.contains("No job is started: the job has finished"), "{list}");
-    assert!(list.contains("`scr halt --remove' lets it run again") && !list.contains("halts now"), "{list}");
+    let said = String::from_utf8_lossy(&halt(&scr, &["--list"]).stderr).into_owned();
+    assert!(said.contains("the job has finished") && !said.contains("halts now"), "{said}");
+    assert!(said.contains("`scr halt --remove /") && said.contains("' lets it run again"), "{said}");
 }
 
 #[test]
@@ -197,7 +216,7 @@ fn a_changed_end_belongs_to_the_allocation_of_the_newest_job() {
     let list = String::from_utf8_lossy(&set().stdout).into_owned();
     assert!(list.contains("AllocationEnd:   Tue Jan  1 00:00:00 2126"), "{list}");
     assert_eq!(id(), (Some("77".to_owned()), Some("4922899200".to_owned())));
-    assert_eq!(listed(&scr).1, Some(1));
+    assert!(!listed(&scr).1);
     halt(&scr, &["--unset-end"]);
     assert_eq!(listed(&scr).0["allocation_end"], serde_json::Value::Null);
 }
@@ -209,10 +228,7 @@ fn a_file_that_c_scr_wrote_is_read_and_changed() {
     let sample =
         std::fs::read(sample.join("../tests/fixtures/c-scr/bypass/raw/prefix/.scr/halt.scr")).unwrap();
     scr.write("prefix/.scr/halt.scr", sample);
-    assert_eq!(
-        (listed(&scr).0["exit_reason"].as_str(), listed(&scr).1),
-        (Some("SCR_FINALIZE_CALLED"), Some(0))
-    );
+    assert_eq!((listed(&scr).0["exit_reason"].as_str(), listed(&scr).1), (Some("SCR_FINALIZE_CALLED"), true));
     halt(&scr, &["--unset-reason"]);
-    assert_eq!(listed(&scr).1, Some(1));
+    assert!(!listed(&scr).1);
 }
