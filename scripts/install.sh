@@ -68,7 +68,7 @@ if [ -x "$built/scr" ]; then
         scr_halt scr_halt_cntl scr_hostlist scr_index scr_inspect scr_kill_jobstep scr_list_dir scr_list_down_nodes \
         scr_log_event scr_log_transfer scr_nodelist scr_nodes_file scr_postrun scr_poststage scr_prerun scr_print \
         scr_rebuild_partner scr_rebuild_rs scr_rebuild_xor scr_retries_halt scr_run scr_should_exit scr_test_runtime \
-        scr_aprun scr_flux scr_jsrun scr_lrun scr_mpiexec scr_mpirun scr_srun; do
+        kvtree_print scr_aprun scr_flux scr_jsrun scr_lrun scr_mpiexec scr_mpirun scr_srun; do
         ln -sf scr "$prefix/bin/$classic"
     done
     "$prefix/bin/scr" pages "$prefix" # manual pages and completions, also for the links

@@ -1,12 +1,8 @@
-//! The command line with all subcommands.
-//!
-//! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
-//! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here.
-//! So a link is all that a classic name needs.
+//! The command line with all subcommands. [`classic`](crate::classic) has other names for them.
 
 use crate::output::print_to_stderr;
 use crate::prelude::*;
-use crate::run::{self as job, classic as small, postrun, prerun, queries};
+use crate::run::{self as job, postrun, prerun, queries, small};
 use crate::table::{output_columns, wrap};
 use crate::time::GRAMMAR;
 use crate::{
@@ -60,9 +56,9 @@ commands! {
         /// Ask a job to stop: after a number of checkpoints, before or after a time, or now
         Halt(halt::HaltArgs): halt::run;
         /// Prepare a prefix directory for a job; `scr run` does this itself
-        Prerun(prerun::PrerunArgs): prerun::run;
+        Prerun(job::AroundArgs): prerun::run;
         /// Save the datasets that a job has left in cache; `scr run` does this itself
-        Postrun(postrun::PostrunArgs): postrun::run;
+        Postrun(job::AroundArgs): postrun::run;
         /// Finish asynchronous flushes whose data arrived after the application ended
         Poststage(poststage::PoststageArgs): poststage::run;
         /// Copy the flushes of this node that use the transport AGENT, even after the job has ended
@@ -176,7 +172,7 @@ pub(crate) fn command() -> clap::Command {
         usize::MAX => 80,
         columns => columns.min(WIDEST_HELP),
     };
-    let command = Cli::command().help_template(help_template(columns));
+    let command = Cli::command().help_template(help_template(columns)).infer_long_args(true);
     finish(command, &notes).term_width(columns)
 }
 
@@ -241,56 +237,20 @@ fn in_words(error: &clap::Error) -> Option<(String, String)> {
     Some((text, plain))
 }
 
-/// Classic names of what a subcommand of another name does.
-const ALIASES: &[(&str, &[&str])] = &[
-    ("hostlist", &["glob-hosts"]),
-    ("nodelist", &["env", "--nodes"]),
-    ("rebuild-partner", &["index", "--build"]),
-    ("rebuild-rs", &["index", "--build"]),
-    ("rebuild-xor", &["index", "--build"]),
-    ("test-runtime", &["doctor"]),
-];
-
 /// Whether these words are a command line.
 #[cfg(test)]
 pub(crate) fn is_understood(words: &[String]) -> bool {
     Cli::try_parse_from(words).is_ok()
 }
 
-/// The arguments with the subcommand put in that a classic name refers to.
-pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments: Vec<_> = arguments.into_iter().collect();
-    if let Some(mut subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
-        // All words after a launcher are the launcher's; but the help of a classic name is ours.
-        if matches!(&arguments[1..], [only] if only == "--help" || only == "-h" || only == "--version") {
-            subcommand.truncate(2);
-        }
-        // Usage lines are made from the name of the program: `scr_index index` would be no command at all.
-        arguments.splice(..1, subcommand.into_iter().map(OsString::from));
-    }
-    arguments
-}
-
-/// The meaning of a program's name: a subcommand, or the start of a job with a launcher.
-pub(crate) fn classic(program: &Path) -> Option<Vec<String>> {
-    let name = program.file_name()?.to_str()?.strip_prefix("scr_")?.replace('_', "-");
-    if job::LAUNCHERS.contains(&name.as_str()) {
-        return Some(vec!["scr".to_owned(), "run".to_owned(), name]);
-    }
-    if let Some((_, words)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
-        return Some(std::iter::once("scr").chain(words.iter().copied()).map(str::to_owned).collect());
-    }
-    let known = Cli::command().get_subcommands().any(|known| known.get_name() == name);
-    known.then(|| vec!["scr".to_owned(), name])
+/// Whether there is a subcommand of this name.
+pub(crate) fn has_command(name: &str) -> bool {
+    Cli::command().find_subcommand(name).is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn expanded(arguments: &[&str]) -> Vec<OsString> {
-        expand(arguments.iter().map(OsString::from))
-    }
 
     #[test]
     fn the_command_line_has_no_contradictions_and_every_argument_has_a_help_text() {
@@ -320,20 +280,5 @@ mod tests {
         for (place, command) in Cli::command().get_subcommands().enumerate() {
             assert_eq!(command.is_hide_set(), place >= grouped, "{}", command.get_name());
         }
-    }
-
-    #[test]
-    fn a_classic_name_is_its_subcommand_and_any_other_name_is_not() {
-        assert_eq!(expanded(&["/opt/scr/bin/scr_plugin", "list"]), ["scr", "plugin", "list"]);
-        assert_eq!(expanded(&["scr", "plugin"]), ["scr", "plugin"]);
-        assert_eq!(expanded(&["scr_srun", "-n4", "./app"]), ["scr", "run", "srun", "-n4", "./app"]);
-        assert_eq!(expanded(&["scr_srun", "--help"]), ["scr", "run", "--help"]);
-        assert_eq!(expanded(&["scr_srun", "-n1", "--help"]), ["scr", "run", "srun", "-n1", "--help"]);
-        assert_eq!(expanded(&["scr_index", "--help"]), ["scr", "index", "--help"]);
-        assert_eq!(expanded(&["scr_run", "srun", "./app"]), ["scr", "run", "srun", "./app"]);
-        assert_eq!(expanded(&["scr_rebuild_xor", "7"]), ["scr", "index", "--build", "7"]);
-        assert_eq!(expanded(&["scr_rebuild_xor", "--help"]), ["scr", "index", "--help"]);
-        assert_eq!(expanded(&["scr_unknown", "--list"]), ["scr_unknown", "--list"]);
-        assert_eq!(expanded(&[]), Vec::<OsString>::new());
     }
 }

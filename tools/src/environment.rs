@@ -9,14 +9,11 @@ use scr_core::plugin::PluginHost;
 use scr_plugin_api::held;
 use std::sync::Mutex;
 
-/// The environment of this process.
+/// The environment of this process, with messages on standard error, so that standard output has the answer alone.
 pub(crate) fn env() -> Result<Env> {
-    Env::of_process(install_dir(), Arc::new(RealFiles)).context("cannot find out the current folder")
-}
-
-/// The same, with messages on standard error, so that standard output has the answer alone.
-pub(crate) fn quiet_env() -> Result<Env> {
-    Ok(Env { output: Arc::new(StandardError), ..env()? })
+    let env =
+        Env::of_process(install_dir(), Arc::new(RealFiles)).context("cannot find out the current folder")?;
+    Ok(Env { output: Arc::new(StandardError), ..env })
 }
 
 struct StandardError;

@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
+use crate::classic;
 use crate::machine::{current_job_id, Manifests};
 use crate::prelude::*;
 use scr_prefix::{FlushEntry, Location};
@@ -12,7 +13,7 @@ use scr_prefix::{FlushEntry, Location};
 pub(crate) struct FlushFileArgs {
     #[command(flatten)]
     selection: Selection,
-    /// In lists, only datasets with lower ids
+    /// In lists, only datasets with lower ids; 0 for all
     #[arg(short, long, value_name = "ID")]
     before: Option<u64>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
@@ -24,7 +25,7 @@ pub(crate) struct FlushFileArgs {
 }
 
 /// At most one of these; without one, all datasets are listed in a table.
-#[derive(Args, Default)]
+#[derive(Args, Default, PartialEq)]
 #[group(multiple = false)]
 struct Selection {
     /// Print the id of the newest checkpoint that this allocation has, or that is in the prefix directory; exit with 1 if there
@@ -37,8 +38,8 @@ struct Selection {
     /// Exit with 0 if a dataset is in the prefix directory, with 1 if not or if it is not known
     #[arg(long, value_name = "ID")]
     id: Option<u64>,
-    /// Print where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE; exit with 1 if it is not known. One in bypass mode
-    /// is at CACHE only until the index of the prefix directory lists it, as with C SCR
+    /// Print where a dataset is: PFS if it is there, or else SYNC_FLUSHING, FLUSHING, CACHE, or NONE; exit with 1 if it is not
+    /// known. One in bypass mode is at CACHE only until the index of the prefix directory lists it, as with C SCR
     #[arg(short = 'L', long, value_name = "ID")]
     location: Option<u64>,
     /// Print the name of a dataset; exit with 1 if it is not known
@@ -54,9 +55,11 @@ struct Selection {
 
 /// Does what is answer.
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
+    let is_asked = !classic::is_meant() || args.selection != Selection::default();
+    ensure!(is_asked, "one action is needed, such as --list-ckpt");
     let mut env = environment::env()?;
     let prefix = environment::prefix(&mut env, args.dir.as_deref())?;
-    let reply = reply(&env, &prefix, &args.selection, args.before)?;
+    let reply = reply(&env, &prefix, &args.selection, args.before.filter(|&before| before > 0))?;
     show(args.json, reply.json(), &reply.text, reply.yes)
 }
 
@@ -139,9 +142,9 @@ impl Selection {
         let lines =
             |line: fn(&FlushEntry) -> String| datasets.iter().map(|entry| line(entry) + "\n").collect();
         let (yes, text) = match *self {
-            Self { needflush: Some(_), .. } => (is_any(FlushEntry::needs_flush), lines(whether_there)),
-            Self { id: Some(_), .. } => (is_any(|entry| entry.is_at(Location::Prefix)), lines(whether_there)),
-            Self { location: Some(_), .. } => (is_any(|_| true), lines(places)),
+            Self { needflush: Some(_), .. } => (is_any(FlushEntry::needs_flush), String::new()),
+            Self { id: Some(_), .. } => (is_any(|entry| entry.is_at(Location::Prefix)), String::new()),
+            Self { location: Some(_), .. } => (is_any(|_| true), lines(place)),
             Self { name: Some(_), .. } => (is_any(|_| true), lines(FlushEntry::name_text)),
             _ if is_listed && datasets.is_empty() => (false, String::new()),
             _ if is_listed => (true, joined(datasets.iter().map(|entry| entry.id), " ") + "\n"),
@@ -149,12 +152,6 @@ impl Selection {
         };
         Reply { yes, text, datasets, elsewhere }
     }
-}
-
-/// In words whether a dataset is in the prefix directory.
-fn whether_there(entry: &FlushEntry) -> String {
-    let not = if entry.is_at(Location::Prefix) { "" } else { "not " };
-    format!("dataset {} `{}' is {not}in the prefix directory", entry.id, on_one_line(&entry.name_text()))
 }
 
 impl Reply {
@@ -181,9 +178,10 @@ fn locations(entry: &FlushEntry) -> impl Iterator<Item = Location> + '_ {
     locations.filter(|location| *location != Location::Cache || entry.is_on_nodes())
 }
 
-/// For scripts: those of C SCR know the word `CACHE` for a dataset in bypass mode that the index does not list.
-fn places(entry: &FlushEntry) -> String {
-    all_places(entry, Location::Cache.key())
+/// The place that a dataset has come furthest to. Scripts of C SCR know the word `CACHE` for one in bypass mode that the index does
+/// not list.
+fn place(entry: &FlushEntry) -> String {
+    all_places(entry, Location::Cache.key()).split(' ').next_back().unwrap_or_default().to_owned()
 }
 
 /// The locations, and this word for files that lie in place while nothing lists them.
@@ -315,13 +313,12 @@ DSET  KIND  LOCATION  NAME
     fn asked_by_its_id_alone_a_dataset_is_in_the_prefix_directory_or_not() {
         let arrived = |id| answer(&Selection { id: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| arrived(id).0), [false, true, false]);
-        assert_eq!(arrived(6).1, "dataset 6 `set.6' is in the prefix directory\n");
     }
 
     #[test]
     fn name_and_locations_of_a_known_dataset_are_shown() {
         let places = |id| answer(&Selection { location: Some(id), ..selection() }, None);
-        assert_eq!(places(6), (true, "CACHE PFS\n".to_owned()));
+        assert_eq!(places(6), (true, "PFS\n".to_owned()));
         assert_eq!(places(99), (false, String::new()));
         assert_eq!(answer(&Selection { name: Some(7), ..selection() }, None), (true, "set.7\n".to_owned()));
     }

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread"))]
 
 mod agent;
+mod classic;
 mod clean;
 mod cli;
 mod colour;
@@ -40,8 +41,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let _to_the_end = WritesFail::begin();
-    let arguments = cli::expand(std::env::args_os());
-    let ended = cli::run(arguments);
+    let ended = cli::run(classic::expand(std::env::args_os()));
     environment::tell_notes();
     match ended {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::warn(format_args!("{error:#}"));
-            ExitCode::from(2)
+            ExitCode::from(if classic::is_meant() { 1 } else { 2 })
         }
     }
 }

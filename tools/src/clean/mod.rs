@@ -55,7 +55,7 @@ struct Outcome {
 
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
-    let env = environment::quiet_env()?;
+    let env = environment::env()?;
     let params = environment::params_with_places(&env)?;
     if args.all_users {
         return for_all_users(&env, &params, args.allocation.as_deref());

@@ -61,7 +61,7 @@ impl Check {
 
 /// Runs the command.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
-    let env = environment::quiet_env()?;
+    let env = environment::env()?;
     let params = environment::params(&env);
     if args.node {
         return node::print_report(&env, &params);

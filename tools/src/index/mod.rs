@@ -8,6 +8,7 @@
 mod importing;
 mod show;
 
+use crate::classic;
 use crate::prelude::*;
 use crate::progress::Progress;
 use clap::Command;
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     if let (Some(word), None) = (args.files.first(), &args.action.import) {
         bail!(stray_word(word));
     }
-    let mut env = environment::quiet_env()?;
+    let mut env = environment::env()?;
     let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
@@ -131,7 +132,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
         Action { import: Some(name), .. } => import(args, &env, &prefix, name),
         Action { extract: Some(name), .. } => extract_files(&env, &prefix, name, args.json),
         // `--list`, or nothing.
-        _ => list(&env, &prefix, args.json),
+        _ => list(&env, &prefix, args),
     }
 }
 
@@ -148,7 +149,9 @@ fn stray_word(word: &OsStr) -> String {
     format!("`{shown}' belongs to no option; {hint}")
 }
 
-fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
+fn list(env: &Env, prefix: &Prefix, args: &IndexArgs) -> Result<Answer> {
+    let is_classic = classic::is_meant();
+    let is_there = env.files.status(&prefix.index_file()).is_ok();
     let (index, holdings) = known(env, prefix)?;
     let rows = show::rows(&index, &holdings);
     if rows.is_empty() {
@@ -157,9 +160,10 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
             false => environment::unused(prefix),
         });
     }
-    let shown = match json {
-        false if rows.is_empty() => Answer::Yes,
-        _ => show(json, show::json(&rows), show::table(&rows), true)?,
+    let shown = match args.json {
+        false if is_classic && !is_there => Answer::No,
+        false if !is_classic && rows.is_empty() => Answer::Yes,
+        json => show(json, show::json(&rows), show::table(&rows, is_classic), true)?,
     };
     let unsaved = rows.iter().filter_map(show::Row::only_copy);
     unsaved.for_each(|copy| warn(only_in_cache(env, prefix, &holdings, copy)));

@@ -112,14 +112,16 @@ pub(super) fn json(rows: &[Row]) -> Value {
     json!({ "datasets": datasets.collect::<Vec<_>>() })
 }
 
-/// The table. It has the columns of C SCR in their order, and so the name is the last one.
-pub(super) fn table(rows: &[Row]) -> String {
+/// The table. It has the columns of C SCR in their order, and so the name is the last one. In its classic form it has no others, and
+/// only what the index lists.
+pub(super) fn table(rows: &[Row], is_classic: bool) -> String {
     let line = |id: &str, [valid, flushed, ranks, size, written, current, name]: [&str; 7]| {
-        format!("{id:>4} {valid:5} {flushed:19} {ranks:>5} {size:>10} {written:16} {current:>3} {name}\n")
+        let more = if is_classic { String::new() } else { format!("{ranks:>5} {size:>10} {written:16} ") };
+        format!("{id:>4} {valid:5} {flushed:19} {more}{current:>3} {name}\n")
     };
     let head = line("DSET", ["VALID", "FLUSHED", "RANKS", "SIZE", "WRITTEN", "CUR", "NAME"]);
     let of_row = |row: &Row| line(&row.seq.id.to_string(), row.cells().each_ref().map(String::as_str));
-    head + &rows.iter().map(of_row).collect::<String>()
+    head + &rows.iter().filter(|row| !is_classic || row.listed.is_some()).map(of_row).collect::<String>()
 }
 
 #[cfg(test)]
@@ -160,7 +162,14 @@ DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
   12 YES   2014-01-14T11:26:06    64     12 GiB                      ckpt.12
    6 NO    2014-01-14T11:26:06    64      6 GiB                      ckpt.6
 ";
-        assert_eq!(table(&rows), expected);
+        assert_eq!(table(&rows, false), expected);
+        let expected = "\
+DSET VALID FLUSHED             CUR NAME
+  18 YES   2014-01-14T11:26:06   * ckpt.18
+  12 YES   2014-01-14T11:26:06     ckpt.12
+   6 NO    2014-01-14T11:26:06     ckpt.6
+";
+        assert_eq!(table(&rows, true), expected);
         let unsaved: Vec<_> = rows.iter().filter_map(Row::only_copy).collect();
         assert_eq!(
             unsaved.iter().map(|copy| (copy.entry.id, copy.entry.allocation())).collect::<Vec<_>>(),

@@ -35,7 +35,7 @@ pub(crate) fn bad_nodes(allocation: &Allocation, excluded: &[String], before: &[
             }
         }
     };
-    add(excluded.to_vec(), "SCR_EXCLUDE_NODES names it");
+    add(excluded.to_vec(), "User excluded via SCR_EXCLUDE_NODES");
     add(reported_down(allocation), &format!("{} reports it down", allocation.manager.name));
     let good = good_nodes(allocation, &bad);
     bad.extend(failing_check(allocation, &good));

@@ -30,7 +30,7 @@ enum Kind {
 
 /// Prints the values, a line each. Unknown ones are not offered.
 pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
-    let mut env = environment::quiet_env()?;
+    let mut env = environment::env()?;
     let values: Vec<String> = match args.kind {
         Kind::Parameters => TABLE.iter().map(|info| info.name.to_owned()).collect(),
         Kind::Events => names().into_iter().map(str::to_owned).collect(),

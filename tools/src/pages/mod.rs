@@ -6,6 +6,7 @@
 
 pub(crate) mod completions;
 
+use crate::classic;
 use crate::cli;
 use crate::prelude::*;
 use clap::Command;
@@ -67,7 +68,7 @@ fn classic_names(bin: &Path) -> Result<Vec<(String, String)>> {
     let mut names = Vec::new();
     for link in paths_in(bin).or_cannot("list", bin)? {
         let link = link.file_name().unwrap_or_default();
-        if let Some([_, subcommand, ..]) = cli::classic(Path::new(link)).as_deref() {
+        if let Some([_, subcommand, ..]) = classic::meaning(Path::new(link)).as_deref() {
             names.push((link.to_string_lossy().into_owned(), subcommand.clone()));
         }
     }

@@ -8,16 +8,16 @@
 //! - `signals`: what this command does with signals
 //! - `watchdog`: a run that hangs
 //! - `prerun`, `postrun`: what comes before and after, also as commands of their own
-//! - `classic`: small commands of C SCR
+//! - `small`: small commands for scripts
 //! - `queries`: `scr env`, `list-down-nodes`, `retries-halt` and `glob-hosts`, for scripts that do all this themselves
 
-pub(crate) mod classic;
 mod job;
 pub(crate) mod postrun;
 pub(crate) mod prerun;
 pub(crate) mod queries;
 mod restart_policy;
 mod signals;
+pub(crate) mod small;
 mod supervise;
 mod watchdog;
 
@@ -29,9 +29,6 @@ use job::Job;
 use restart_policy::StopReason;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-/// Programs that a classic name such as `scr_srun` means.
-pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];
 
 /// The command to start, and how.
 #[derive(Args)]
@@ -59,6 +56,15 @@ pub(crate) struct JobArgs {
     pub(crate) prefix: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
+}
+
+/// Which job, for what comes before and after its runs.
+#[derive(Args)]
+pub(crate) struct AroundArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    #[command(flatten)]
+    _ignored: IgnoredOptions,
 }
 
 /// Options that C SCR's commands have and that say nothing here: scripts that were written for C SCR give them.

@@ -3,7 +3,7 @@
 //! It waits for detached flushes and finishes them. Then it saves the datasets that are only in the caches of the nodes:
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
-use super::{are_configured, IgnoredOptions, JobArgs, JobContext};
+use super::{are_configured, AroundArgs, JobContext};
 use crate::inspect::ask;
 use crate::machine::{
     answering, asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit,
@@ -18,32 +18,24 @@ use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Found, Inspecte
 use scr_prefix::{FlushEntry, Location};
 use std::cell::{Cell, OnceCell};
 
-/// Which job.
-#[derive(Args)]
-pub(crate) struct PostrunArgs {
-    #[command(flatten)]
-    job: JobArgs,
-    #[command(flatten)]
-    _ignored: IgnoredOptions,
-}
-
 /// Runs the command.
-pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
+pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
     let mut job = JobContext::on(&args.job, None)?;
     if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }
     let prefix = environment::prefix(&mut job.env, Some(&job.params.get(&param::PREFIX)))?;
     if !environment::was_used(&prefix) {
-        return print(format!("{}: there is nothing to save\n", environment::unused(&prefix)));
+        warn(format_args!("{}: there is nothing to save", environment::unused(&prefix)));
+        return Ok(Answer::Yes);
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
     let outcome = finish(&job, &log)?;
     if let Some(nodes) = outcome.found_nothing {
         let asked = nodes.map(|nodes| format!(" ({})", asked(&nodes))).unwrap_or_default();
-        print(format!("no dataset is in cache only: there is nothing to save{asked}\n"))?;
+        warn(format_args!("no dataset is in cache only: there is nothing to save{asked}"));
     }
-    print_lines(report::block(&job).iter().flatten())?;
+    report::block(&job).iter().flatten().for_each(warn);
     Ok(Answer::from(outcome.is_safe))
 }
 

@@ -1,21 +1,12 @@
 //! `scr prerun`: prepares a prefix directory before the first run of a job. The v1.1 manual's section 11.3.3.
 
-use super::{are_configured, Agents, IgnoredOptions, JobArgs, JobContext};
+use super::{are_configured, Agents, AroundArgs, JobContext};
 use crate::machine::health;
 use crate::prelude::*;
 use scr_base::fs::{unique_number, How};
 
-/// Which job.
-#[derive(Args)]
-pub(crate) struct PrerunArgs {
-    #[command(flatten)]
-    job: JobArgs,
-    #[command(flatten)]
-    _ignored: IgnoredOptions,
-}
-
 /// Runs the command.
-pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
+pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
     let (env, params, overrides) = args.job.environment()?;
     if params.get(&param::ENABLE) {
         let job = JobContext::find(env, params, &overrides)?;
@@ -25,7 +16,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
             // They stay when this process ends; `scr postrun` ends them.
             Agents::default().start_missing(&job, &job.allocation.nodes);
         }
-        print(format!("{} is ready for a job\n", job.prefix.dir().display()))?;
+        warn(format_args!("{} is ready for a job", job.prefix.dir().display()));
     }
     Ok(Answer::Yes)
 }

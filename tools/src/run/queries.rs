@@ -2,73 +2,65 @@
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
 use super::{IgnoredOptions, JobArgs, JobContext};
+use crate::classic;
+use crate::halt::in_classic_words;
 use crate::machine::{bad_nodes, excluded, own_names, BadNode};
 use crate::prelude::*;
 use clap::ArgAction;
 use scr_core::log::{Event, Log, Record};
-use scr_prefix::Nodes;
+use scr_prefix::{HaltReason, Nodes};
 
-/// The property of the allocation to print.
+/// The properties of the allocation to print. Without any: all that is known, as a table.
 #[derive(Args)]
 pub(crate) struct EnvArgs {
     #[command(flatten)]
     job: JobArgs,
-    #[command(flatten)]
-    what: EnvWhat,
-}
-
-/// Without any: all that is known, as a table.
-#[derive(Args)]
-#[group(multiple = false)]
-struct EnvWhat {
     /// Print the user name
     #[arg(short, long)]
     user: bool,
     /// Print the id of the allocation
     #[arg(short, long)]
     jobid: bool,
+    /// Print when the allocation ends, in seconds since the epoch; 0 if that is not known
+    #[arg(short, long)]
+    endtime: bool,
     /// Print the nodes of the allocation
     #[arg(short, long)]
     nodes: bool,
-    /// Print the nodes that are down, excluded, or fail their check
+    /// Print the nodes that the resource manager reports down
     #[arg(short, long)]
     down: bool,
-    /// Print how many nodes the last run used
+    /// Print how many nodes the last run used; 0 if there was none
     #[arg(short, long)]
     runnodes: bool,
-    /// Print when the allocation ends, in seconds since the epoch
-    #[arg(short, long)]
-    endtime: bool,
 }
 
 /// `scr env`.
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
-    let (job, what) = (JobContext::on(&args.job, None)?, &args.what);
+    let job = JobContext::on(&args.job, None)?;
     let allocation = &job.allocation;
-    if what.down {
-        let nodes: Vec<_> = bad(&job, &[])?.into_iter().map(|bad| bad.node).collect();
-        return print_line(Some(hostlist::compress(&nodes)));
-    }
-    let asked = [what.user, what.jobid, what.nodes, what.runnodes, what.endtime];
-    let last = match what.runnodes || asked == [false; 5] {
-        true => Nodes::read(&*job.env.files, &job.prefix)?.map(|Nodes(nodes)| nodes.to_string()),
-        false => None,
-    };
-    let known = [
-        ("user", Some(job.params.get(&param::USER_NAME))),
-        ("job id", Some(allocation.job_id.clone())),
-        ("nodes", Some(hostlist::compress(&allocation.nodes))),
-        ("nodes of the last run", last),
-        ("end of the allocation", allocation.end_time.map(|end| end.to_string())),
+    let down = if args.down { allocation.reported_down()? } else { Vec::new() };
+    let last = Nodes::read(&*job.env.files, &job.prefix)?.map_or(0, |Nodes(nodes)| nodes);
+    let all = [
+        (args.user, "user", job.params.get(&param::USER_NAME)),
+        (args.jobid, "job id", allocation.job_id.clone()),
+        (args.endtime, "end of the allocation", allocation.end_time.unwrap_or(0).to_string()),
+        (args.nodes, "nodes", allocation.nodes.join(",")),
+        (args.down, "", down.join(",")),
+        (args.runnodes, "nodes of the last run", last.to_string()),
     ];
-    if let Some(place) = asked.iter().position(|is_asked| *is_asked) {
-        return print_line(known[place].1.as_ref());
+    let asked: Vec<_> = all.iter().filter(|(is_asked, ..)| *is_asked).map(|(.., value)| value).collect();
+    if classic::is_meant() {
+        return print(joined(asked, ""));
     }
-    let manager = ("resource manager", Some(allocation.manager.name.clone()));
-    let prefix = ("prefix directory", Some(job.prefix.dir().display().to_string()));
+    if !asked.is_empty() {
+        return print_lines(asked);
+    }
+    let manager = ("resource manager", allocation.manager.name.clone());
+    let prefix = ("prefix directory", job.prefix.dir().display().to_string());
+    let known = all.into_iter().filter(|(_, name, _)| !name.is_empty()).map(|(_, name, value)| (name, value));
     let rows = [manager].into_iter().chain(known).chain([prefix]);
-    let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
-    print(Table::of(&[], rows.map(|(name, value)| [name.to_owned(), or_none(value)])).text())
+    print(Table::of(&[], rows.map(|(name, value)| [name.to_owned(), value])).text())
 }
 
 /// How to list nodes.
@@ -113,11 +105,11 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
         }
     }
     if args.reason {
-        print(Table::of(&[], bad.iter().map(|bad| [&bad.node, &bad.why])).text())?;
-        return Ok(Answer::from(!bad.is_empty()));
+        let lines: BTreeSet<_> = bad.iter().map(|bad| format!("{}: {}", bad.node, bad.why)).collect();
+        return print_lines(lines);
     }
     let nodes: Vec<_> = bad.into_iter().map(|bad| bad.node).collect();
-    print_line(Some(hostlist::compress(&nodes)))
+    print_lines([hostlist::compress(&nodes)])
 }
 
 /// The nodes of the allocation that cannot be used, with those of them that are known to be down.
@@ -130,7 +122,7 @@ pub(super) fn bad(job: &JobContext, known: &[BadNode]) -> Result<Vec<BadNode>> {
 pub(super) fn known_down(job: &JobContext, list: Option<&str>) -> Result<Vec<BadNode>> {
     let nodes = hostlist::expand(list.unwrap_or_default()).context("in --down")?;
     let nodes = own_names(nodes, "--down", &job.allocation);
-    Ok(nodes.into_iter().map(|node| BadNode { node, why: "--down names it".to_owned() }).collect())
+    Ok(nodes.into_iter().map(|node| BadNode { node, why: "Specified as down".to_owned() }).collect())
 }
 
 /// Which job.
@@ -155,34 +147,51 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
         })
         .ok();
     let end = context.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
-    print_line(halt.reason(environment::now(&env), end))
+    let now = environment::now(&env);
+    let reason = halt.reason(now, end);
+    let is_there = prefix.halt_file().exists();
+    let none = || (!is_there).then(|| "CONTINUE RUN: No halt file found".to_owned());
+    let halts = reason.as_ref().map(|reason| halt_run(reason, now));
+    print_lines(halts.or_else(none).map(|what| format!("scr_retries_halt: {what}.")))?;
+    Ok(Answer::from(reason.is_some()))
+}
+
+/// In the words of C SCR that a job is to halt.
+pub(super) fn halt_run(reason: &HaltReason, now: i64) -> String {
+    format!("HALT RUN: {}", in_classic_words(reason, now))
 }
 
 /// Which nodes, and what to print of them.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct HostsArgs {
-    /// The nodes of a list
-    #[arg(short = 'h', long, value_name = "NODES")]
-    hosts: Option<String>,
-    /// The nodes of the first list that are not in the second
-    #[arg(short, long, value_name = "NODES:NODES")]
-    minus: Option<String>,
-    /// The nodes that are in both lists
-    #[arg(short, long, value_name = "NODES:NODES")]
-    intersection: Option<String>,
-    /// Print nodes, separated by blanks or commas, as a short list; this is also what is done without another option
-    #[arg(short = 'C', long, value_name = "NODES")]
-    compress: Option<String>,
-    /// Print the nodes of a list, one per line
-    #[arg(long, value_name = "NODES")]
-    expand: Option<String>,
-    /// Print how many nodes there are, in this list or in that of another option
-    #[arg(short, long, value_name = "NODES", num_args = 0..=1)]
-    count: Option<Option<String>>,
-    /// Print the Nth node, of this list or of that of another option; 1 is the first, -1 the last
-    #[arg(short, long, num_args = 1..=2, value_names = ["N", "NODES"], allow_negative_numbers = true, conflicts_with = "count")]
-    nth: Option<Vec<String>>,
+    /// Lists of nodes; a colon is between two lists as well
+    #[arg(required = true, value_name = "NODES")]
+    lists: Vec<String>,
+    /// Take the nodes of all other lists from those of the first
+    #[arg(short, long, group = "sets")]
+    minus: bool,
+    /// Keep the nodes that are in all lists
+    #[arg(short, long, group = "sets")]
+    intersection: bool,
+    /// Keep the first N nodes, or with -N the last
+    #[arg(short, long, value_name = "N")]
+    size: Option<isize>,
+    /// Print each node, and not a short list
+    #[arg(short, long, group = "what")]
+    expand: bool,
+    /// What --expand puts between nodes; \\n and \\t are a new line and a tab
+    #[arg(short, long, value_name = "TEXT", default_value = ",")]
+    delimiter: String,
+    /// Print how many nodes there are
+    #[arg(short, long, group = "what")]
+    count: bool,
+    /// Print the Nth node; 1 is the first, -1 the last
+    #[arg(short, long, value_name = "N", group = "what")]
+    nth: Option<isize>,
+    /// Accepted for scripts of C SCR 1, where the list is its value
+    #[arg(long, short = 'C', alias = "hosts", short_alias = 'h', hide = true)]
+    compress: bool,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: (),
@@ -191,44 +200,40 @@ pub(crate) struct HostsArgs {
 /// `scr glob-hosts`.
 pub(crate) fn glob_hosts(args: &HostsArgs) -> Result<Answer> {
     let nodes = args.nodes()?;
-    print_line(Some(match args {
-        HostsArgs { count: Some(_), .. } => nodes.len().to_string(),
-        HostsArgs { nth: Some(words), .. } => nth(&nodes, words)?.cloned().unwrap_or_default(),
-        HostsArgs { expand: Some(_), .. } => nodes.join("\n"),
+    print_lines([match *args {
+        HostsArgs { count: true, .. } => nodes.len().to_string(),
+        HostsArgs { nth: Some(number), .. } => nth(&nodes, number)?.clone(),
+        HostsArgs { expand: true, .. } => {
+            nodes.join(&args.delimiter.replace("\\n", "\n").replace("\\t", "\t"))
+        }
         _ => hostlist::compress(&nodes),
-    }))
+    }])
 }
 
 impl HostsArgs {
-    /// The nodes, which one option gives.
     fn nodes(&self) -> Result<Vec<String>> {
-        let counted = self.count.as_ref().and_then(Option::as_ref);
-        let numbered = self.nth.as_ref().and_then(|words| words.get(1));
-        let lists = [&self.hosts, &self.compress, &self.expand].map(Option::as_ref);
-        let plain = lists.into_iter().chain([counted, numbered]).flatten();
-        let plain = plain.map(|list| Ok(hostlist::expand(list)?));
-        let minus = self.minus.iter().map(|lists| of_two(lists, false));
-        let both = self.intersection.iter().map(|lists| of_two(lists, true));
-        let mut nodes: Vec<_> = plain.chain(minus).chain(both).collect::<Result<_>>()?;
-        ensure!(nodes.len() == 1, "give the nodes once, for instance with --hosts");
-        Ok(nodes.remove(0))
+        let lists = self.lists.iter().flat_map(|list| list.split(':')).map(hostlist::expand);
+        let mut lists = lists.collect::<Result<Vec<_>, _>>()?.into_iter();
+        let mut nodes = lists.next().unwrap_or_default();
+        for list in lists {
+            match self.minus || self.intersection {
+                true => nodes.retain(|node| list.contains(node) == self.intersection),
+                false => nodes.extend(list),
+            }
+        }
+        let most = self.size.map_or(nodes.len(), |size| size.unsigned_abs().min(nodes.len()));
+        let from = if self.size.is_some_and(|size| size < 0) { nodes.len() - most } else { 0 };
+        Ok(nodes.drain(from..from + most).collect())
     }
 }
 
-/// The node with the number that the first word gives.
-fn nth<'a>(nodes: &'a [String], words: &[String]) -> Result<Option<&'a String>> {
-    let word = words.first().map(String::as_str).unwrap_or_default();
-    let number: isize = word.parse().with_context(|| format!("`{word}' is no number of a node"))?;
-    ensure!(number != 0, "nodes are counted from 1");
+fn nth(nodes: &[String], number: isize) -> Result<&String> {
     let at = number.unsigned_abs();
-    Ok(if number > 0 { nodes.get(at - 1) } else { nodes.len().checked_sub(at).map(|at| &nodes[at]) })
-}
-
-/// Nodes of the first list, by whether they are in the second.
-fn of_two(lists: &str, wanted: bool) -> Result<Vec<String>> {
-    let (first, second) = lists.split_once(':').context("expected two lists with a colon between them")?;
-    let second = hostlist::expand(second)?;
-    Ok(hostlist::expand(first)?.into_iter().filter(|node| second.contains(node) == wanted).collect())
+    let place = if number < 0 { nodes.len().checked_sub(at) } else { at.checked_sub(1) };
+    let node = place.and_then(|place| nodes.get(place));
+    node.with_context(|| {
+        format!("there is no node {number} among {}; 1 is the first, -1 the last", nodes.len())
+    })
 }
 
 #[cfg(test)]
@@ -236,14 +241,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_taken_from_each_other_as_in_the_manual() {
-        let both = "atlas[3,5-7,9-11]:atlas[5,7,20]";
-        assert_eq!(hostlist::compress(&of_two(both, false).unwrap()), "atlas[3,6,9-11]");
-        assert_eq!(hostlist::compress(&of_two(both, true).unwrap()), "atlas[5,7]");
+    fn a_node_has_a_number_from_either_end() {
         let nodes = hostlist::expand("atlas[3,5-7,9-11]").unwrap();
-        let nth = |number: &str| nth(&nodes, &[number.to_owned()]).map(|node| node.map(String::as_str));
-        assert_eq!((nth("3").unwrap(), nth("-7").unwrap()), (Some("atlas6"), Some("atlas3")));
-        assert_eq!((nth("8").unwrap(), nth("-8").unwrap()), (None, None));
-        assert!(nth("0").is_err() && of_two("a", true).is_err());
+        let nth = |number| nth(&nodes, number).ok().map(String::as_str);
+        assert_eq!([3, -7].map(nth), [Some("atlas6"), Some("atlas3")]);
+        assert_eq!([8, -8, 0].map(nth), [None; 3]);
     }
 }

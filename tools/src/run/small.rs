@@ -1,10 +1,12 @@
-//! Small commands of C SCR that scripts call: `scr_print`, `scr_crc32`, `scr_nodes_file`, `scr_list_dir`,
+//! Small commands that scripts call: `scr_print`, `scr_crc32`, `scr_nodes_file`, `scr_list_dir`,
 //! `scr_should_exit` and `scr_kill_jobstep`.
 
-use super::queries::{bad, known_down};
-use super::{IgnoredOptions, JobArgs, JobContext};
-use crate::machine::{good_nodes, process, Manifests};
+use super::queries::{bad, halt_run, known_down};
+use super::{JobArgs, JobContext};
+use crate::classic;
+use crate::machine::{current_job_id, good_nodes, process, Manifests};
 use crate::prelude::*;
+use scr_plugin_api::KvTree;
 use scr_prefix::Nodes;
 use std::io::Read;
 
@@ -14,13 +16,29 @@ pub(crate) struct PrintArgs {
     /// A file of scr: an index, a summary, a flush file, a halt file and the like
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Print a value beside its key, all sorted, or every key on a line of its own
+    #[arg(short, long, value_parser = ["keyval", "tree"], default_value = "keyval", overrides_with = "mode")]
+    mode: String,
 }
 
 /// `scr print`.
 pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
     let tree = environment::env()?.files.read_tree(&args.file)?;
     let tree = tree.with_context(|| format!("there is no file {}", args.file.display()))?;
-    print(tree.to_text())
+    print(if args.mode == "tree" { tree.to_text() } else { keyval(&tree, "  ") })
+}
+
+fn keyval(tree: &KvTree, indent: &str) -> Vec<u8> {
+    let mut sorted: Vec<_> = tree.iter().collect();
+    sorted.sort_by_key(|(key, _)| *key);
+    let of_key = |(key, below): (&[u8], &KvTree)| {
+        let only = below.iter().next().filter(|(_, under)| below.len() == 1 && under.is_empty());
+        match only {
+            Some((value, _)) => [indent.as_bytes(), key, b" = ", value, b"\n"].concat(),
+            None => [indent.as_bytes(), key, b"\n", &keyval(below, &format!("{indent}  "))].concat(),
+        }
+    };
+    sorted.into_iter().flat_map(of_key).collect()
 }
 
 /// The files.
@@ -62,15 +80,9 @@ pub(crate) fn nodes_file(args: &NodesFileArgs) -> Result<Answer> {
 /// Which directories.
 #[derive(Args)]
 pub(crate) struct ListDirArgs {
-    /// Which kind
-    #[arg(value_enum, value_name = "cache|control")]
-    kind: DirKind,
-    /// The user [default: SCR_USER_NAME, or the user who runs this command]
-    #[arg(short, long, value_name = "USER")]
-    user: Option<String>,
-    /// The id of the allocation [default: SCR_JOB_ID, or the resource manager's]
-    #[arg(short, long, value_name = "ID")]
-    jobid: Option<String>,
+    /// The places where nodes keep datasets, or the one where processes of a job exchange control files
+    #[arg(value_parser = ["cache", "control"])]
+    kind: String,
     /// Print the base folders, without user and allocation
     #[arg(short, long)]
     base: bool,
@@ -79,30 +91,20 @@ pub(crate) struct ListDirArgs {
     prefix: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum DirKind {
-    /// The place where processes of a job exchange control files
-    Control,
-    /// The place where nodes keep datasets
-    Cache,
-}
-
 /// `scr list-dir`.
 pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
     let env = environment::env_at(args.prefix.as_deref())?;
     let params = environment::params(&env);
     let descriptors = environment::descriptors(&params)?;
-    let bases: BTreeSet<_> = match args.kind {
-        DirKind::Control => [&descriptors.control.path].into(),
-        DirKind::Cache => descriptors.enabled().map(|store| &store.path).collect(),
+    let bases: BTreeSet<_> = match &*args.kind {
+        "control" => [&descriptors.control.path].into(),
+        _ => descriptors.enabled().map(|store| &store.path).collect(),
     };
     ensure!(!bases.is_empty(), "no store is enabled");
     let mut dirs: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
     if !args.base {
-        let current = || crate::machine::current_job_id(&env, &params, &Manifests::load(&env)?);
-        let id = args.jobid.clone().map_or_else(current, Ok)?;
-        let user = args.user.clone().unwrap_or_else(|| params.get(&param::USER_NAME));
-        let below = Path::new(&user).join(format!("scr.{id}"));
+        let id = current_job_id(&env, &params, &Manifests::load(&env)?)?;
+        let below = Path::new(&params.get(&param::USER_NAME)).join(format!("scr.{id}"));
         dirs = bases.iter().map(|base| base.join(&below).display().to_string()).collect();
     }
     print_line(Some(dirs.join(" ")))
@@ -122,8 +124,9 @@ pub(crate) struct ShouldExitArgs {
     /// How often the job may still be started; 0 means that it must not
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
-    #[command(flatten)]
-    _ignored: IgnoredOptions,
+    /// Print the reason in the words of C SCR
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 /// `scr should-exit`: whether a script must not start the job again, and why.
@@ -133,21 +136,28 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let end = job.allocation.end();
     let halt = Halt::in_force(&*job.env.files, &job.prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {
-        Some(reason) => Some(reason.to_string()),
-        None if halt.end_of(end, now).is_some_and(|end| end <= now) => {
-            Some("the allocation has ended".to_owned())
+        Some(reason) => {
+            Some(format!("Halt condition detected: scr_retries_halt: {}.", halt_run(&reason, now)))
         }
-        None if args.runs == Some(0) => Some("no run is left".to_owned()),
         None if job.allocation.is_here_alone() => None,
-        None => {
-            let last = Nodes::read(&*job.env.files, &job.prefix)?.map(|Nodes(nodes)| u64::from(nodes));
-            let needed = args.min_nodes.or(job.params.get(&param::MIN_NODES)).or(last).unwrap_or(1);
-            let good = good_nodes(&job.allocation, &bad(&job, &known_down(&job, args.down.as_deref())?)?)
-                .len() as u64;
-            (good < needed).then(|| format!("{good} nodes can be used and {needed} are needed"))
-        }
+        None => too_few_nodes(args, &job)?,
     };
-    print_line(why)
+    let why = why.or((args.runs == Some(0)).then(|| "runs_remaining=0".to_owned()));
+    match args.verbose {
+        true => print_lines(&why).map(drop)?,
+        false => why.iter().for_each(warn),
+    }
+    Ok(Answer::from(why.is_some()))
+}
+
+fn too_few_nodes(args: &ShouldExitArgs, job: &JobContext) -> Result<Option<String>> {
+    let known = known_down(job, args.down.as_deref())?;
+    let bad = if classic::is_meant() { known } else { bad(job, &known)? };
+    let left = good_nodes(&job.allocation, &bad).len() as u64;
+    let last = Nodes::read(&*job.env.files, &job.prefix)?.map(|Nodes(nodes)| u64::from(nodes));
+    let needed = args.min_nodes.or(job.params.get(&param::MIN_NODES)).or(last);
+    let needed = needed.unwrap_or(job.allocation.nodes.len() as u64);
+    Ok((left < needed).then(|| format!("nodes_remaining={left} < nodes_needed={needed}")))
 }
 
 /// Which step of a job.

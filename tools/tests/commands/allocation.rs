@@ -37,6 +37,7 @@ fn allocation() -> FinishedJob {
         "retries_halt",
         "inspect",
         "glob_hosts",
+        "hostlist",
         "env",
     ] {
         symlink(env!("CARGO_BIN_EXE_scr"), bin.join(format!("scr_{name}"))).unwrap();
@@ -95,9 +96,16 @@ fn a_job_is_over_where_too_few_nodes_are_left_of_those_that_are_not_down() {
         ("scr_should_exit -p $P --down n7", 1),
         ("scr_should_exit -p $P --runs 1", 1),
         ("scr_should_exit -p $P --runs 0", 0),
+        ("scr_should_exit -p $P --down n1 -v", 0),
+        // As with C SCR, the script has asked which nodes are down. Ours asks them itself.
+        ("touch $HERE/n1.down; scr_should_exit -p $P", 1),
+        ("scr should-exit -p $P", 0),
+        // Before the first run all nodes are needed.
+        ("rm $HERE/n1.down .scr/nodes.scr; scr_should_exit -p $P --down n0", 0),
     ] {
         let answer = sh(&job, script);
-        assert_eq!(code(&answer), exit, "{script}: {}{}", out(&answer), err(&answer));
+        let said = if script.ends_with("-v") { "nodes_remaining=1 < nodes_needed=2\n" } else { "" };
+        assert_eq!((code(&answer), out(&answer).as_str()), (exit, said), "{script}: {}", err(&answer));
     }
 }
 
@@ -108,16 +116,16 @@ fn down_nodes_are_those_that_are_known_and_those_that_fail_now() {
     for (script, printed) in [
         ("scr_list_down_nodes -j srun -f", "n1\n"),
         ("scr_list_down_nodes -j srun --down n[0,7]", "n[0-1]\n"),
-        ("scr_list_down_nodes --joblauncher=srun -v n0", ""),
+        ("scr_list_down_nodes --joblauncher=srun -v n0", "\n"),
         ("scr_list_down_nodes -j srun n0 n1", "n1\n"),
     ] {
         let answer = sh(&job, script);
-        assert_eq!(out(&answer), printed, "{script}: {}", err(&answer));
+        assert_eq!((code(&answer), out(&answer).as_str()), (0, printed), "{script}: {}", err(&answer));
     }
     let reason = out(&sh(&job, "scr_list_down_nodes -j srun -r -d n0"));
-    let reasons: Vec<_> =
-        reason.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(reasons, ["n0 --down names it", "n1 srun: error: n1 is silent"]);
+    assert_eq!(reason, "n0: Specified as down\nn1: srun: error: n1 is silent\n");
+    let excluded = out(&sh(&job, "SCR_EXCLUDE_NODES=n0 scr_list_down_nodes -j srun -r n0"));
+    assert_eq!(excluded, "n0: User excluded via SCR_EXCLUDE_NODES\n");
     sh(&job, "SCR_LOG_ENABLE=1 scr_list_down_nodes -j srun -l -s 90 -d n0");
     let log = fs::read_to_string(job.prefix().join(".scr/log")).unwrap();
     let failed: Vec<_> = log.lines().filter_map(|line| Some(line.split_once("event=NODE_FAIL")?.1)).collect();
@@ -150,10 +158,10 @@ fn a_job_is_to_halt_before_the_end_of_its_allocation() {
         ("scr halt --immediate; scr_retries_halt --hostfile /no/such/file", 0),
         ("scr halt --unset-reason", 0),
         ("scr_should_exit", 0),
-        ("scr halt --list", 0),
-        ("unset SLURM_JOB_ID SLURM_JOB_NODELIST; scr halt --list", 1),
-        ("scr_prerun --resource-manager moab", 2),
-        ("scr_prerun --hostfile /no/such/file", 2),
+        ("scr halt --list --json | grep -q '\"holds\": \"[0-9]* seconds are left'", 0),
+        ("unset SLURM_JOB_ID SLURM_JOB_NODELIST; scr halt --list --json | grep -q '\"holds\": null'", 0),
+        ("scr_prerun --resource-manager moab", 1),
+        ("scr prerun --hostfile /no/such/file", 2),
         ("scr_prerun", 0),
     ] {
         let answer = sh(&job, script);
@@ -178,27 +186,54 @@ fn lists_of_nodes_are_computed_with_the_options_of_c_scr_as_well() {
     for (options, exit, printed) in [
         ("--count --hosts n[1-3]", 0, "3\n"),
         ("-c -h n[1-3]", 0, "3\n"),
-        ("--count n[1-3]", 0, "3\n"),
+        ("--count n[1-3] n9", 0, "4\n"),
         ("-c -m n[1-3]:n2", 0, "2\n"),
+        ("-m n[1-4] n2 n3", 0, "n[1,4]\n"),
         ("-n 2 -h n[1-3]", 0, "n2\n"),
         ("--nth -1 --hosts n[1-3]", 0, "n3\n"),
         ("--nth 2 n[1-3]", 0, "n2\n"),
         ("--nth 4 --hosts n[1-3]", 1, ""),
         ("--nth -4 --hosts n[1-3]", 1, ""),
         ("--hosts n1,n2", 0, "n[1-2]\n"),
+        ("n1 n2 n5", 0, "n[1-2,5]\n"),
         ("-i n[1-3]:n[2-5]", 0, "n[2-3]\n"),
-        ("-m n1:n1", 1, ""),
+        ("-i n[1-3] n9", 0, "\n"),
+        ("-m n1 n1", 0, "\n"),
         ("-C n1,n2", 0, "n[1-2]\n"),
+        ("-e n[1-3]", 0, "n1,n2,n3\n"),
+        ("-e -d ' ' n[1-3]", 0, "n1 n2 n3\n"),
+        ("-e -d '\\n' n[1-3]", 0, "n1\nn2\nn3\n"),
+        ("-s 2 n[1-5]", 0, "n[1-2]\n"),
+        ("-e -s -2 n[1-5]", 0, "n4,n5\n"),
+        ("-c -s 9 n[1-5]", 0, "5\n"),
         ("-c", 2, ""),
-        ("--nth 0 --hosts n1", 2, ""),
-        ("--hosts n1 --minus n1:n2", 2, ""),
+        ("-c -e n1", 2, ""),
+        ("-m -i n1 n2", 2, ""),
     ] {
-        let answer = sh(&job, &format!("scr_glob_hosts {options}"));
-        assert_eq!((code(&answer), out(&answer).as_str()), (exit, printed), "{options}: {}", err(&answer));
+        for name in ["scr_glob_hosts", "scr_hostlist"] {
+            let answer = sh(&job, &format!("{name} {options}"));
+            assert_eq!(
+                (code(&answer), out(&answer).as_str()),
+                (exit, printed),
+                "{options}: {}",
+                err(&answer)
+            );
+        }
     }
-    for (option, printed) in [("-j", "77\n"), ("-n", "n[0-1]\n"), ("-u", "user1\n"), ("-p $P -r", "2\n")] {
-        assert_eq!(out(&sh(&job, &format!("scr_env {option}"))), printed, "{option}");
+    for (options, classic, ours) in [
+        ("-j", "77", "77\n"),
+        ("-n", "n0,n1", "n0,n1\n"),
+        ("-u", "user1", "user1\n"),
+        ("-p $P -r", "2", "2\n"),
+        ("-n -u -e", "user10n0,n1", "user1\n0\nn0,n1\n"),
+        ("-d", "", "\n"),
+        ("-p $HERE -r", "0", "0\n"),
+    ] {
+        let answers = ["scr_env", "scr env"].map(|name| sh(&job, &format!("{name} {options}")));
+        assert_eq!(answers.each_ref().map(code), [0, 0], "{options}");
+        assert_eq!(answers.each_ref().map(out), [classic, ours], "{options}");
     }
+    assert_eq!(out(&sh(&job, "scr_env")), "");
 }
 
 /// Excluded, without room, or silent once: none of this keeps a node from giving what it holds.
