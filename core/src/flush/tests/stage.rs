@@ -266,7 +266,7 @@ impl Stage {
             let control = self.control(node);
             let flush = Flush { job: &job, control: &control, transport: transport.clone(), options };
             let value = body(&flush, rank.index());
-            self.said.lock().unwrap().extend(env.output().take_info());
+            self.said.lock().unwrap().extend(env.output().take_errors());
             value
         })
         .unwrap()
