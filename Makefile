@@ -23,7 +23,7 @@ TESTS = --exclude scr-tests --exclude scr-test-kit --exclude scr-test-plugins
 FOR_DEMO = $(addprefix -p scr-,ffi single partner xor rs sync pthread)
 BUILD = scripts/build.sh "$(MPICC)"
 
-.PHONY: all help deps nightly build stage install dist deb book demo test torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps nightly build stage install uninstall dist deb book demo test torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -40,6 +40,9 @@ stage: build          ## installs into target/stage for the tests and the benchm
 
 install: build        ## installs into PREFIX=/path: bin, lib, include, etc, share
 	@$(DIRS) scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)" "$(BUILT)"
+
+uninstall:            ## removes what `make install' put into PREFIX=/path
+	@scripts/install.sh --uninstall "$(DESTDIR)$(PREFIX)"
 
 dist:                 ## packs sources and dependencies into target/dist, for builds without network
 	@packaging/dist.sh

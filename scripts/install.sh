@@ -1,14 +1,39 @@
 #!/bin/bash
 # install.sh MPI PREFIX [BUILT]: copies what was built with this MPI into a tree that may be moved as a whole. BUILT is the folder
 # that it was built in. What was not built is left out. DESTDIR is the part of PREFIX that the tree will not lie in.
+# install.sh --uninstall PREFIX: removes it again, but for files of others and a scr.conf that was changed.
 #
 # LIBDIR, LIBEXECDIR, SYSCONFDIR and DATADIR name folders as GNU's standards do. The tree is found from bin/scr or libscr.so,
 # so only some can be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mpi=${1:?which MPI?} prefix=${2:?where to?} built=${3:-target/release}
-[[ $prefix = /* ]] || prefix=$PWD/$prefix
-root=${prefix#"${DESTDIR:-}"} # where it will lie
+mpi=${1:?which MPI?} final=${2:?where to?} built=${3:-target/release}
+[[ $final = /* ]] || final=$PWD/$final
+list=share/scr/installed # the files of the tree; absolute ones lie outside
+remove() { # remove: the files whose names are read, and the folders that are empty then
+    while IFS= read -r file; do
+        [[ $file = /* ]] || file=$final/$file
+        if [[ $file = */etc/scr.conf && $file != */share/doc/* ]] && ! cmp -s etc/scr.conf "$file"; then
+            [ ! -e "$file" ] || echo "install.sh: $file was changed, and stays" >&2
+            continue
+        fi
+        rm -f "$file"
+        folder=${file%/*}
+        while [ "$folder" != "$final" ] && rmdir "$folder" 2>/dev/null; do folder=${folder%/*}; done
+    done
+}
+if [ "$mpi" = --uninstall ]; then
+    if ! files=$(cat "$final/$list" 2>/dev/null); then
+        echo "install.sh: there is no list of what was installed, $final/$list" >&2
+        exit 1
+    fi
+    remove <<<"$files"
+    rmdir "$final" 2>/dev/null || true
+    exit
+fi
+stage=$(mktemp -d) && trap 'rm -rf "$stage"' EXIT
+prefix=$stage/tree # moved as a whole in the end
+root=${final#"${DESTDIR:-}"} # where it will lie
 folder() { # folder VARIABLE DEFAULT ALLOWED...: below the tree
     local chosen=${!1:-$2} allowed=${*:2}
     chosen=${chosen#"$root/"}
@@ -31,7 +56,7 @@ put() { # put MODE FILE FOLDER
     install -d "$(place "$3")" && install -m "$1" "$2" "$(place "$3")/"
 }
 place() { # place FOLDER: below the tree, if it is not absolute
-    if [[ $1 = /* ]]; then echo "${DESTDIR:-}$1"; else echo "$prefix/$1"; fi
+    if [[ $1 = /* ]]; then echo "$stage/outside$1"; else echo "$prefix/$1"; fi
 }
 put 755 "$built/$mpi/libscr.so" $lib
 put 644 ffi/include/scr.h include
@@ -39,8 +64,7 @@ put 644 ffi/include/scr.hpp include
 install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
     # shellcheck disable=SC2086 # options of the compiler are several words
     ${CC:-cc} -std=c99 ${CFLAGS:--O2} -fPIC -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' ${LDFLAGS:-} -Iffi/include \
-        ffi/fortran/scrf.c -o "$prefix/$lib/libscrf.so.new" -L"$prefix/$lib" -lscr
-    chmod 755 "$prefix/$lib/libscrf.so.new" && mv "$prefix/$lib/libscrf.so.new" "$prefix/$lib/libscrf.so"
+        ffi/fortran/scrf.c -o "$prefix/$lib/libscrf.so" -L"$prefix/$lib" -lscr
     put 644 ffi/fortran/scrf.h include
     put 644 ffi/fortran/scr.f90 include # a module file belongs to one compiler; this is for all others
     if command -v gfortran >/dev/null; then gfortran -fsyntax-only -J "$prefix/include" ffi/fortran/scr.f90; fi
@@ -88,7 +112,7 @@ done
 for kind in resource-managers launchers; do
     for manifest in etc/"$kind"/*.toml; do put 644 "$manifest" "share/doc/scr/etc/$kind"; done
 done
-if [ ! -e "$(place $etc)/scr.conf" ]; then put 644 etc/scr.conf $etc; fi # what the site has written there stays
+put 644 etc/scr.conf $etc
 for machine in etc/machines/*.toml; do put 644 "$machine" share/scr/machines; done
 put 644 etc/grafana/scr.json share/scr/grafana
 # An epilog has no PATH: the scripts name the tree, where it will lie.
@@ -112,3 +136,20 @@ put 644 examples/lammps/run.py share/doc/scr/examples/lammps
 for file in examples/vendor-scheme/*.* examples/vendor-scheme/src/*.rs; do
     put 644 "$file" "share/doc/scr/$(dirname "$file")"
 done
+
+# Into its place: running jobs keep the files that they have open. What the site has written into scr.conf stays, and folders that
+# are there keep their modes. What an older version had besides goes.
+install -d "$stage/outside"
+{ (cd "$prefix" && find . ! -type d -printf '%P\n') && (cd "$stage/outside" && find . ! -type d -printf '/%P\n'); } | sort >"$stage/list"
+if [ -z "${DESTDIR:-}" ]; then # packages have lists of their own
+    if [ -e "$final/$list" ]; then comm -13 "$stage/list" "$final/$list" | remove; fi
+    echo $list >>"$stage/list" && sort -o "$stage/list" "$stage/list"
+    install -d "$prefix/${list%/*}" && cp "$stage/list" "$prefix/$list"
+fi
+copy() { # copy FROM TO
+    local kept=()
+    if [ -e "$2/${etc#/}/scr.conf" ]; then kept=(--exclude "./${etc#/}/scr.conf"); fi
+    install -d "$2" && tar -C "$1" "${kept[@]}" -cf - . | tar -C "$2" --no-overwrite-dir -xf -
+}
+copy "$prefix" "$final"
+copy "$stage/outside" "${DESTDIR:-}/"

@@ -250,6 +250,9 @@ on_any_mpi! {
             let message = String::from_utf8_lossy(&refused.stderr).into_owned();
             assert!(!refused.status.success() && message.contains(variable) && message.contains(value), "{message}");
         }
+        // What an older version had besides goes, and what the site has written stays.
+        assert!(install("LIBDIR", "lib").status.success());
+        std::fs::write(made.join("etc/scr.conf"), "SCR_DEBUG=0\n").unwrap();
         let installed = install("LIBDIR", "lib64");
         assert!(installed.status.success(), "{installed:?}");
         std::fs::rename(&made, &path).unwrap();
@@ -264,6 +267,14 @@ on_any_mpi! {
         linked.env("PKG_CONFIG_PATH", tree.path.join("lib64/pkgconfig")).args(["--libs", "scrf"]);
         let linked = linked.output().unwrap();
         assert!(String::from_utf8_lossy(&linked.stdout).contains("lib64 -lscrf -lscr"), "{linked:?}");
+        std::fs::remove_dir_all(tree.examples()).unwrap(); // programs were built there
+        let mut uninstall = Command::new(repository().join("scripts/install.sh"));
+        let removed = uninstall.arg("--uninstall").arg(&tree.path).output().unwrap();
+        let message = String::from_utf8_lossy(&removed.stderr).into_owned();
+        assert!(removed.status.success() && message.contains("etc/scr.conf was changed, and stays"), "{message}");
+        let left: Vec<_> = std::fs::read_dir(&tree.path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["etc"]);
+        assert_eq!(std::fs::read_to_string(tree.path.join("etc/scr.conf")).unwrap(), "SCR_DEBUG=0\n");
     }
 
     fn cmake_finds_an_installed_tree(mpi: Mpi) {
