@@ -108,6 +108,14 @@ const ROWS: &[Row] = &[
         "2",
         By(SCR_RUN, "a_job_that_fails_is_started_again_until_it_succeeds_or_has_no_runs_left"),
     ),
+    Row(
+        "SCR_SCAVENGE",
+        "0",
+        By(
+            SCR_RUN,
+            "the_last_checkpoint_of_a_finished_job_is_saved_also_if_no_flush_file_lists_it_unless_it_was_dropped",
+        ),
+    ),
     Row("SCR_MIN_NODES", "4", By(SCR_RUN, "with_too_few_nodes_a_job_is_not_started_again")),
     Row("SCR_EXCLUDE_NODES", "n4", By(SCR_RUN, "nodes_that_are_left_out_or_have_gone_get_no_ranks")),
     Row("SCR_LOG_ENABLE", "1", Here(seen::log_enable)),

@@ -59,6 +59,10 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun };
     scavenge.end_flushes(are_configured(params) && allocation.wants_agent_steps())?;
+    if !params.get(&param::SCAVENGE) {
+        warn("SCR_SCAVENGE=0: what the job has left in cache only is not saved");
+        return Ok(PostrunOutcome { is_safe: true, found_nothing: None });
+    }
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
     let found = may_lack.then(|| scavenge.look());
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);

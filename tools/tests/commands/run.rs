@@ -182,6 +182,10 @@ fn the_last_checkpoint_of_a_finished_job_is_saved_also_if_no_flush_file_lists_it
         if !is_listed {
             std::fs::remove_file(job.prefix().join(".scr/flush.scr")).unwrap();
         }
+        std::fs::write(job.prefix().join(".scrconf"), "SCR_SCAVENGE=0\n").unwrap();
+        let unwanted = scr(&["postrun"]);
+        assert!(said(&unwanted).contains("is not saved") && !job.prefix().join("ckpt.1").exists());
+        std::fs::remove_file(job.prefix().join(".scrconf")).unwrap();
         let ended = scr(&["postrun"]);
         assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
         let is_saved =

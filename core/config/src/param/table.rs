@@ -359,6 +359,8 @@ parameters! {
         "When the allocation ends, in seconds since the epoch.";
     RUNS: i64 = "SCR_RUNS", Kind::Whole { least: -1 }, text("1"), Anywhere,
         "How many times scr_run starts the job within an allocation; -1 for no limit.";
+    SCAVENGE: bool = "SCR_SCAVENGE", Kind::Bool, text("1"), Anywhere,
+        "Whether scr run and scr postrun save what a job has left in cache only; with 0 it is lost with the allocation.";
     MIN_NODES: Option<u64> = "SCR_MIN_NODES", COUNT, DefaultValue::Unset, Anywhere,
         "Minimum number of nodes a run needs; unset for as many as the last run had.";
     EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, DefaultValue::Unset, Anywhere,
