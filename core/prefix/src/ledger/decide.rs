@@ -243,7 +243,7 @@ impl Decision<'_> {
             }
         }
         // One that was begun since they were withdrawn may be in a cache.
-        let withdrawn = by_name.then(|| withdraw(index, &[], Some(which))).unwrap_or_default();
+        let withdrawn = if by_name { withdraw(index, &[], Some(which)) } else { Vec::new() };
         let ids: Vec<u64> = meant.iter().rev().map(|entry| entry.id).collect();
         let name = match which {
             // It may lead to a dataset that is not listed.

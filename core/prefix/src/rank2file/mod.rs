@@ -137,8 +137,9 @@ impl Rank2File {
 const LOOKS_AT_A_TIME: u32 = 8;
 
 /// The lists of files do not fit together.
-pub fn fault(path: &Path, reason: String) -> PrefixError {
-    PrefixError::unusable(path, format!("cannot be used: {reason}"))
+pub fn fault(path: &Path, mut reason: String) -> PrefixError {
+    reason.insert_str(0, "cannot be used: ");
+    PrefixError::unusable(path, reason)
 }
 
 /// Checks that a name refers to one file only.
