@@ -5,14 +5,11 @@
 
 use crate::cli;
 use crate::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether this process was started under a classic name.
 pub(crate) fn is_meant() -> bool {
-    IS_MEANT.load(Relaxed)
+    std::env::args_os().next().is_some_and(|program| meaning(Path::new(&program)).is_some())
 }
-
-static IS_MEANT: AtomicBool = AtomicBool::new(false);
 
 /// The meanings of classic names that are not those of our subcommand of this name.
 const MEANINGS: &[(&str, &[&str])] = &[
@@ -31,16 +28,14 @@ const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpiru
 /// The arguments with the words put in that a classic name stands for.
 pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = arguments.into_iter().collect();
-    let Some(mut words) = arguments.first().and_then(|program| meaning(Path::new(program))) else {
-        return arguments;
-    };
-    IS_MEANT.store(true, Relaxed);
-    // All words after a launcher are the launcher's; but the help of a classic name is ours.
-    if matches!(&arguments[1..], [only] if only == "--help" || only == "-h" || only == "--version") {
-        words.truncate(2);
+    if let Some(mut words) = arguments.first().and_then(|program| meaning(Path::new(program))) {
+        // All words after a launcher are the launcher's; but the help of a classic name is ours.
+        if matches!(&arguments[1..], [only] if only == "--help" || only == "-h" || only == "--version") {
+            words.truncate(2);
+        }
+        // Usage lines are made from the name of the program: `scr_index index` would be no command at all.
+        arguments.splice(..1, words.into_iter().map(OsString::from));
     }
-    // Usage lines are made from the name of the program: `scr_index index` would be no command at all.
-    arguments.splice(..1, words.into_iter().map(OsString::from));
     arguments
 }
 
@@ -51,7 +46,7 @@ pub(crate) fn meaning(program: &Path) -> Option<Vec<String>> {
     let words = match MEANINGS.iter().find(|(classic, _)| *classic == name) {
         Some((_, words)) => words.to_vec(),
         None if LAUNCHERS.contains(&&*ours) => vec!["run", &ours],
-        None => vec![cli::has_command(&ours).then_some(&*ours)?],
+        None => vec![cli::command().find_subcommand(&ours).map(|_| &*ours)?],
     };
     Some(["scr"].into_iter().chain(words).map(str::to_owned).collect())
 }

@@ -22,6 +22,9 @@ use std::num::{IntErrorKind, ParseIntError};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Accepted for scripts of C SCR, and ignored: set SCR_DEBUG=1 to see more
+    #[arg(id = "verbose", short, long, global = true, hide = true)]
+    _verbose: bool,
 }
 
 /// The subcommands in the groups of the help: of each its arguments, and what runs it. Those of the last group are hidden.
@@ -241,11 +244,6 @@ fn in_words(error: &clap::Error) -> Option<(String, String)> {
 #[cfg(test)]
 pub(crate) fn is_understood(words: &[String]) -> bool {
     Cli::try_parse_from(words).is_ok()
-}
-
-/// Whether there is a subcommand of this name.
-pub(crate) fn has_command(name: &str) -> bool {
-    Cli::command().find_subcommand(name).is_some()
 }
 
 #[cfg(test)]

@@ -55,8 +55,7 @@ struct Selection {
 
 /// Does what is answer.
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
-    let is_asked = !classic::is_meant() || args.selection != Selection::default();
-    ensure!(is_asked, "one action is needed, such as --list-ckpt");
+    ensure!(!classic::is_meant() || args.selection != Selection::default(), "no action is given");
     let mut env = environment::env()?;
     let prefix = environment::prefix(&mut env, args.dir.as_deref())?;
     let reply = reply(&env, &prefix, &args.selection, args.before.filter(|&before| before > 0))?;

@@ -9,7 +9,7 @@ use crate::machine::{
 };
 
 use crate::prelude::*;
-use crate::run::{IgnoredVerbose, JobArgs, JobContext};
+use crate::run::{JobArgs, JobContext};
 use scr_ops::{inspect, Inspected, Inventory};
 use std::cmp::Reverse;
 
@@ -37,8 +37,6 @@ pub(crate) struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    _ignored: IgnoredVerbose,
     /// Print what this node has, for the command on another node
     #[arg(long, hide = true)]
     node: bool,

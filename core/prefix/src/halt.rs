@@ -299,14 +299,13 @@ impl Halt {
         if let Some(time) = self.exit_after.filter(|&time| now >= time) {
             return Some(HaltReason::ExitAfter { time });
         }
-        let halt_seconds = self.halt_seconds.unwrap_or(0).max(0);
+        let seconds = self.halt_seconds.unwrap_or(0).max(0);
         let left = |time: i64| time.saturating_sub(now);
-        if let Some(time) = self.exit_before.filter(|&time| left(time) <= halt_seconds) {
-            return Some(HaltReason::ExitBefore { time, halt_seconds });
+        if let Some(time) = self.exit_before.filter(|&time| left(time) <= seconds) {
+            return Some(HaltReason::ExitBefore { time, halt_seconds: seconds });
         }
-        let end = self.end_of(allocation, now).filter(|_| halt_seconds > 0);
-        let left = end.map(left).filter(|&left| left <= halt_seconds)?;
-        Some(HaltReason::AllocationEnds { left, halt_seconds })
+        let left = self.end_of(allocation, now).map(left).filter(|&left| seconds > 0 && left <= seconds)?;
+        Some(HaltReason::AllocationEnds { left, halt_seconds: seconds })
     }
 
     /// When the job of an allocation is to stop, if it is: the first time at which [`reason`](Self::reason) gives one, or the

@@ -8,7 +8,7 @@ pub(crate) mod cntl;
 
 use crate::machine::{current_job_id, Manifests};
 use crate::prelude::*;
-use crate::run::{IgnoredVerbose, JobArgs, JobContext};
+use crate::run::{JobArgs, JobContext};
 use scr_prefix::{ChangedEnd, HaltReason, LastRun};
 
 /// The changes, and the halt file.
@@ -33,8 +33,6 @@ pub(crate) struct HaltArgs {
     /// Print the list as JSON
     #[arg(long, requires = "list")]
     json: bool,
-    #[command(flatten)]
-    _ignored: IgnoredVerbose,
 }
 
 /// Conditions to be set.

@@ -63,28 +63,9 @@ pub(crate) struct JobArgs {
 pub(crate) struct AroundArgs {
     #[command(flatten)]
     job: JobArgs,
-    #[command(flatten)]
-    _ignored: IgnoredOptions,
-}
-
-/// Options that C SCR's commands have and that say nothing here: scripts that were written for C SCR give them.
-#[derive(Args, Clone, Default)]
-#[allow(dead_code, reason = "they are accepted, and ignored")]
-pub(crate) struct IgnoredOptions {
     /// Accepted for scripts of C SCR, and ignored: the launcher does not matter here
-    #[arg(short, long, value_name = "LAUNCHER", hide = true)]
-    joblauncher: Option<String>,
-    #[command(flatten)]
-    verbose: IgnoredVerbose,
-}
-
-/// Those that are there too, if `-j` means something else.
-#[derive(Args, Clone, Default)]
-#[allow(dead_code, reason = "it is accepted, and ignored")]
-pub(crate) struct IgnoredVerbose {
-    /// Accepted for scripts of C SCR, and ignored: set SCR_DEBUG=1 to see more
-    #[arg(short, long, hide = true)]
-    verbose: bool,
+    #[arg(short = 'j', long = "joblauncher", value_name = "LAUNCHER", hide = true)]
+    _launcher: Option<String>,
 }
 
 impl JobArgs {

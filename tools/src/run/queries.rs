@@ -1,7 +1,7 @@
 //! Answers for scripts that start jobs by themselves: the v1.1 manual's `scr_env`, `scr_list_down_nodes`,
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
-use super::{IgnoredOptions, JobArgs, JobContext};
+use super::{JobArgs, JobContext};
 use crate::classic;
 use crate::halt::in_classic_words;
 use crate::machine::{bad_nodes, excluded, own_names, BadNode};
@@ -42,12 +42,14 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
     let down = if args.down { allocation.reported_down()? } else { Vec::new() };
     let last = Nodes::read(&*job.env.files, &job.prefix)?.map_or(0, |Nodes(nodes)| nodes);
     let all = [
+        (false, "resource manager", allocation.manager.name.clone()),
         (args.user, "user", job.params.get(&param::USER_NAME)),
         (args.jobid, "job id", allocation.job_id.clone()),
         (args.endtime, "end of the allocation", allocation.end_time.unwrap_or(0).to_string()),
         (args.nodes, "nodes", allocation.nodes.join(",")),
         (args.down, "", down.join(",")),
         (args.runnodes, "nodes of the last run", last.to_string()),
+        (false, "prefix directory", job.prefix.dir().display().to_string()),
     ];
     let asked: Vec<_> = all.iter().filter(|(is_asked, ..)| *is_asked).map(|(.., value)| value).collect();
     if classic::is_meant() {
@@ -56,11 +58,8 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
     if !asked.is_empty() {
         return print_lines(asked);
     }
-    let manager = ("resource manager", allocation.manager.name.clone());
-    let prefix = ("prefix directory", job.prefix.dir().display().to_string());
-    let known = all.into_iter().filter(|(_, name, _)| !name.is_empty()).map(|(_, name, value)| (name, value));
-    let rows = [manager].into_iter().chain(known).chain([prefix]);
-    print(Table::of(&[], rows.map(|(name, value)| [name.to_owned(), value])).text())
+    let known = all.into_iter().filter(|(_, name, _)| !name.is_empty());
+    print(Table::of(&[], known.map(|(_, name, value)| [name.to_owned(), value])).text())
 }
 
 /// How to list nodes.
@@ -86,8 +85,9 @@ pub(crate) struct DownArgs {
     /// Accepted for scripts of C SCR, and ignored: a store must have the size of its description, used or not
     #[arg(short, long, hide = true)]
     free: bool,
-    #[command(flatten)]
-    _ignored: IgnoredOptions,
+    /// Accepted for scripts of C SCR, and ignored: the launcher does not matter here
+    #[arg(short = 'j', long = "joblauncher", value_name = "LAUNCHER", hide = true)]
+    _launcher: Option<String>,
 }
 
 /// `scr list-down-nodes`.
@@ -148,17 +148,15 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
         .ok();
     let end = context.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
     let now = environment::now(&env);
-    let reason = halt.reason(now, end);
-    let is_there = prefix.halt_file().exists();
-    let none = || (!is_there).then(|| "CONTINUE RUN: No halt file found".to_owned());
-    let halts = reason.as_ref().map(|reason| halt_run(reason, now));
-    print_lines(halts.or_else(none).map(|what| format!("scr_retries_halt: {what}.")))?;
-    Ok(Answer::from(reason.is_some()))
+    let halts = halt.reason(now, end).map(|reason| halt_run(&reason, now));
+    let none = || "scr_retries_halt: CONTINUE RUN: No halt file found.".to_owned();
+    print_lines(halts.clone().or_else(|| (!prefix.halt_file().exists()).then(none)))?;
+    Ok(Answer::from(halts.is_some()))
 }
 
 /// In the words of C SCR that a job is to halt.
 pub(super) fn halt_run(reason: &HaltReason, now: i64) -> String {
-    format!("HALT RUN: {}", in_classic_words(reason, now))
+    format!("scr_retries_halt: HALT RUN: {}.", in_classic_words(reason, now))
 }
 
 /// Which nodes, and what to print of them.

@@ -136,17 +136,13 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let end = job.allocation.end();
     let halt = Halt::in_force(&*job.env.files, &job.prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {
-        Some(reason) => {
-            Some(format!("Halt condition detected: scr_retries_halt: {}.", halt_run(&reason, now)))
-        }
+        Some(reason) => Some(format!("Halt condition detected: {}", halt_run(&reason, now))),
         None if job.allocation.is_here_alone() => None,
         None => too_few_nodes(args, &job)?,
     };
     let why = why.or((args.runs == Some(0)).then(|| "runs_remaining=0".to_owned()));
-    match args.verbose {
-        true => print_lines(&why).map(drop)?,
-        false => why.iter().for_each(warn),
-    }
+    why.iter().filter(|_| !args.verbose).for_each(warn);
+    print_lines(why.iter().filter(|_| args.verbose))?;
     Ok(Answer::from(why.is_some()))
 }
 

@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
                     settings.add(Setting::new(name, value, Origin::Environment));
                     None
                 }
-                None if FOREIGN.contains(&name.as_str()) || name.starts_with("SCR_TEST") => None,
+                None if FOREIGN.split(' ').any(|foreign| name.starts_with(foreign)) => None,
                 None => unknown(name),
             };
             cause.into_iter().for_each(|cause| self.report(&Origin::Environment, cause));

@@ -171,12 +171,9 @@ pub(crate) fn retired(name: &str, title: &str) -> Option<Cause> {
     Some(format!("{title} is of a former version and has no effect; {advice}").into())
 }
 
-/// Variables that start with `SCR_` and are no parameters: they belong to builds, modules and tests.
-#[rustfmt::skip]
-pub(crate) const FOREIGN: &[&str] = &[
-    "SCR_BIN", "SCR_BUILD", "SCR_CONFIG_FILE", "SCR_DIR", "SCR_HOME", "SCR_INSTALL", "SCR_INSTALL_DIR", "SCR_LAUNCH_DIR",
-    "SCR_PKG", "SCR_ROOT", "SCR_VERSION",
-];
+/// Beginnings of variables that start with `SCR_` and are no parameters: they belong to builds, modules, scripts and tests.
+pub(crate) const FOREIGN: &str =
+    "SCR_BIN SCR_BUILD SCR_CONFIG_FILE SCR_DIR SCR_HOME SCR_INSTALL SCR_LAUNCH_DIR SCR_PKG SCR_ROOT SCR_TEST SCR_VERSION";
 
 const fn text(default: &'static str) -> DefaultValue {
     DefaultValue::Text(default)
