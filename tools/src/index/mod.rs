@@ -150,7 +150,8 @@ fn stray_word(word: &OsStr) -> String {
 }
 
 fn list(env: &Env, prefix: &Prefix, args: &IndexArgs) -> Result<Answer> {
-    let is_there = !classic::is_meant() || env.files.status(&prefix.index_file()).is_ok();
+    let is_classic = classic::is_meant();
+    let is_there = env.files.status(&prefix.index_file()).is_ok();
     let (index, holdings) = known(env, prefix)?;
     let rows = show::rows(&index, &holdings);
     if rows.is_empty() {
@@ -160,8 +161,9 @@ fn list(env: &Env, prefix: &Prefix, args: &IndexArgs) -> Result<Answer> {
         });
     }
     let shown = match args.json {
-        false if rows.is_empty() || !is_there => Answer::from(is_there),
-        json => show(json, show::json(&rows), show::table(&rows, classic::is_meant()), true)?,
+        false if is_classic && !is_there => Answer::No,
+        false if !is_classic && rows.is_empty() => Answer::Yes,
+        json => show(json, show::json(&rows), show::table(&rows, is_classic), true)?,
     };
     let unsaved = rows.iter().filter_map(show::Row::only_copy);
     unsaved.for_each(|copy| warn(only_in_cache(env, prefix, &holdings, copy)));
