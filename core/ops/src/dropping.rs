@@ -2,7 +2,7 @@
 
 use scr_base::fs::Files;
 use scr_prefix::ledger::{Dropping, Leave, LedgerDir, Request};
-use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
+use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, RunState, Seq};
 
 /// The knowledge about a dataset that was dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,7 +78,13 @@ pub(super) fn drop_named<E: From<PrefixError>>(
         match step {
             Leave::Record if seqs.is_empty() && listed.is_empty() => (),
             Leave::Record => {
-                ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which) })?;
+                let older = RunState::find(files, prefix) == RunState::NotRunning;
+                ledger.transact(&Request::Withdraw {
+                    seqs: &seqs,
+                    which: Some(which),
+                    alone: None,
+                    older,
+                })?;
             }
             Leave::Index => {
                 let ids: Vec<u64> = listed.iter().map(|entry| entry.id).collect();

@@ -98,6 +98,11 @@ pub struct RunId {
 }
 
 impl RunId {
+    /// Its number, if no other run has it.
+    pub fn number_alone(&self) -> Option<u64> {
+        self.is_counted.then_some(self.number)
+    }
+
     /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and
     /// what is written there would be lost.
     ///
@@ -285,6 +290,7 @@ impl Ids {
         let of_name = self.tree.child(WITHDRAWN).child(NAME).child(name);
         let newest = Withdrawn::place(of_name).max(Some(newest)).unwrap_or_default();
         Withdrawn::put_place(of_name, newest);
+        self.limit_withdrawn();
     }
 
     /// Nor from a checkpoint between these places.
@@ -435,6 +441,17 @@ impl Withdrawn {
     /// The older half of too many is forgotten by place. From then on no dataset that is as old counts unless the index lists it:
     /// to lose one is not as bad as to restart from a wrong one.
     fn limit(tree: &mut KvTree) {
+        let names = tree.remove(NAME).unwrap_or_default();
+        let mut names: Vec<_> =
+            names.iter().filter_map(|(name, of)| Some((Self::place(of)?, name))).collect();
+        // Of most names there was one dataset only. So no other one stops to count for those that are forgotten.
+        if names.len() > MOST_WITHDRAWN {
+            names.sort_unstable();
+            names.drain(..names.len() / 2);
+        }
+        for (newest, name) in names {
+            Self::put_place(tree.child(NAME).child(name), newest);
+        }
         let (mut named, mut between) = (Self::named(tree), Self::between(tree));
         if named.len() <= MOST_WITHDRAWN && between.len() <= MOST_BETWEEN {
             return;
@@ -446,12 +463,10 @@ impl Withdrawn {
         let last_between = between.last().map(last_of);
         let last = named.last().map(|(seq, _)| *seq).max(last_between).max(Self::up_to(tree));
         let last = last.unwrap_or_default();
-        let names = tree.remove(NAME).unwrap_or_default();
+        let names = tree.remove(NAME);
         *tree = KvTree::new();
+        names.into_iter().for_each(|names| tree.put(NAME, names));
         Self::put_place(tree.child(UP_TO), last);
-        // A name stays with the place of its newest dataset.
-        let newer = names.iter().filter(|(_, newest)| Self::place(newest) > Some(last));
-        newer.for_each(|(name, newest)| tree.child(NAME).put(name, newest.clone()));
         newer_named.into_iter().for_each(|(seq, why)| why.record(tree, seq));
         Self::put_between(tree, &newer_between);
     }

@@ -382,6 +382,7 @@ impl Cache {
         in_cache: &[u64],
         is_unwanted: impl Fn(&DatasetDescriptor) -> bool,
         which: Dropping<'_>,
+        alone: Option<u64>,
         over: Option<Between>,
     ) -> Result<(), Error> {
         let own: Vec<Seq> =
@@ -402,7 +403,8 @@ impl Cache {
             let unseen = unseen.iter().filter(|entry| by_name && is_unwanted(&entry.dataset));
             seqs.extend(unseen.map(|entry| entry.seq()));
             let mut listed = Vec::new();
-            let request = Request::Withdraw { seqs: &seqs, which: Some(which) };
+            let request =
+                Request::Withdraw { seqs: &seqs, which: Some(which), alone, older: !job.run.is_second };
             let withdrawn = job.ledger().transact_if(&request, &mut |ledger| {
                 let meant = ledger.entries().into_iter().filter(|entry| which.means(entry));
                 listed = meant.map(|entry| entry.seq()).collect();

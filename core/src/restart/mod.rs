@@ -511,7 +511,7 @@ impl WentBack {
         let which = Dropping::CheckpointsAfter(seq);
         for step in Leave::ORDER {
             match step {
-                Leave::Record => cache.give_up(job, &newer, is_left, which, Some(self.0))?,
+                Leave::Record => cache.give_up(job, &newer, is_left, which, None, Some(self.0))?,
                 Leave::Index => Self::drop_from_index(job, which, seq),
                 Leave::Cache => cache.withdraw(job, &newer)?,
             }
@@ -573,8 +573,9 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
     _ = cached.record_refused(job);
     if job.rank() == Rank(0) {
         // Nodes that are away may have another copy.
+        let alone = job.run.number_alone();
         let now = &*job.local_time();
-        let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, now });
+        let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, alone, now });
         recorded.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
     }
     cache.list(job, News::None);

@@ -98,13 +98,15 @@ impl Session {
         });
         refused.map_err(failed)?;
         let in_cache = self.end_flushes_of(name)?;
+        // Nothing that is deleted is left to be listed again.
+        let alone = self.job.run.number_alone().filter(|_| is_deletion);
         let (which, mut was_listed, mut dropped) = (Dropping::Named(name), true, Ok(None));
         for step in Leave::ORDER {
             match step {
                 // No later run brings back a dataset of this name that there is now.
                 Leave::Record => {
                     let is_left = |left: &DatasetDescriptor| left.name == name;
-                    self.cache.give_up(&self.job, &in_cache, is_left, which, None)?;
+                    self.cache.give_up(&self.job, &in_cache, is_left, which, alone, None)?;
                 }
                 Leave::Index if is_deletion => was_listed = delete::named(&self.job, name)?,
                 Leave::Index => {

@@ -139,7 +139,7 @@ fn a_checkpoint_that_was_flushed_and_refused_is_in_both_places() {
     let prefix = Prefix::at(&RealFiles, &job.prefix());
     let seq =
         FlushFile::read(&RealFiles, &prefix).expect("it can be read").entry(1).expect("it is there").seq();
-    let refuse = Request::Refuse { seq, is_listed: true, now: "2026-11-22T00:00:00" };
+    let refuse = Request::Refuse { seq, is_listed: true, alone: None, now: "2026-11-22T00:00:00" };
     LedgerDir::new(&RealFiles, &prefix).transact(&refuse).expect("it can be refused");
     let (code, text) = run(&job.prefix(), &[]);
     assert!(code == Some(0) && text.contains("\n   1 NO ") && !text.contains("only in"), "{text}");

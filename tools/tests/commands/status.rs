@@ -187,7 +187,7 @@ fn a_checkpoint_that_was_refused_is_no_checkpoint_and_is_not_saved() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
     let prefix = Prefix::at(&RealFiles, &job.prefix());
     let seq = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().seq();
-    let refuse = Request::Refuse { seq, is_listed: false, now: "2026-11-22T00:00:00" };
+    let refuse = Request::Refuse { seq, is_listed: false, alone: None, now: "2026-11-22T00:00:00" };
     LedgerDir::new(&RealFiles, &prefix).transact(&refuse).unwrap();
     for arguments in [&[][..], &["--offline"]] {
         let refused = status(&job, arguments);
@@ -211,7 +211,7 @@ fn a_checkpoint_that_was_flushed_and_refused_is_refused_in_both_places() {
     let job = FinishedJob::new();
     let prefix = Prefix::at(&RealFiles, &job.prefix());
     let seq = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().seq();
-    let refuse = Request::Refuse { seq, is_listed: true, now: "2026-11-22T00:00:00" };
+    let refuse = Request::Refuse { seq, is_listed: true, alone: None, now: "2026-11-22T00:00:00" };
     LedgerDir::new(&RealFiles, &prefix).transact(&refuse).unwrap();
     for arguments in [&[][..], &["--offline"]] {
         let refused = status(&job, arguments);

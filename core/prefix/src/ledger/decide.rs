@@ -59,7 +59,11 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             false => Verdict::Refused(Refusal::Ended { id }),
         },
         Request::Drop { which, run } => decision.drop(which, run),
-        Request::Withdraw { seqs, which } => commit(withdraw(index, seqs, which)),
+        Request::Withdraw { seqs, which, alone, older } => commit(
+            withdraw(ledger, seqs, which, Withdrawal::Removed, alone)
+                .into_iter()
+                .chain(older.then(|| name_withdrawn(index, seqs, which)).flatten()),
+        ),
         Request::GoBack(over) => commit([Event::WentBack(over)]),
         Request::Purge(ids) => commit(ids.iter().map(|&id| Event::Purged(id))),
         Request::Attempt(of) => commit([Event::Attempted(of.map(|(id, name)| (id, name.to_owned())))]),
@@ -73,7 +77,7 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             true => commit(failed(index, id, now)),
             false => Verdict::Refused(Refusal::Ended { id }),
         },
-        Request::Refuse { seq, is_listed, now } => refuse(index, seq, is_listed, now),
+        Request::Refuse { seq, is_listed, alone, now } => refuse(ledger, seq, is_listed, alone, now),
         Request::MakeCurrent(name) => commit(index.id_of(name).map(|_| Event::Current(name.to_owned()))),
         Request::Confirm => commit(None),
     }
@@ -243,14 +247,16 @@ impl Decision<'_> {
             }
         }
         // One that was begun since they were withdrawn may be in a cache.
-        let withdrawn = if by_name { withdraw(index, &[], Some(which)) } else { Vec::new() };
+        let withdrawn = meant.iter().filter(|_| by_name);
+        let withdrawn =
+            withdrawn.map(|entry| Event::Withdrawn { seq: entry.seq(), why: Withdrawal::Removed });
         let ids: Vec<u64> = meant.iter().rev().map(|entry| entry.id).collect();
         let name = match which {
             // It may lead to a dataset that is not listed.
             Dropping::Named(name) => Some(name).filter(|name| index.id_of(name).is_some() || !ids.is_empty()),
             _ => None,
         };
-        commit(withdrawn.into_iter().chain(left(index, &ids, name)))
+        commit(withdrawn.chain(left(index, &ids, name)))
     }
 
     /// The datasets that lose a file to this one, if it is its turn. A run cannot read files in place any more that another one
@@ -399,24 +405,33 @@ fn fetched(index: &Index, seq: Seq, name: &[u8], make_current: bool, now: &str) 
     commit([Event::Fetched { id: seq.id, at: now.to_owned() }].into_iter().chain(current))
 }
 
-fn withdraw(index: &Index, seqs: &[Seq], which: Option<Dropping<'_>>) -> Vec<Event> {
-    let listed = index.entries().into_iter();
-    let listed = listed.filter(|entry| which.is_some_and(|which| which.means(entry)));
-    let all: Vec<Seq> = seqs.iter().copied().chain(listed.map(|entry| entry.seq())).collect();
-    let named = match (which, all.iter().max()) {
-        (Some(Dropping::Named(name)), Some(&newest)) => {
-            Some(Event::NameWithdrawn { name: name.to_owned(), newest })
-        }
-        _ => None,
-    };
-    let why = Withdrawal::Removed;
-    named.into_iter().chain(all.iter().map(|&seq| Event::Withdrawn { seq, why })).collect()
+fn withdraw(
+    ledger: &Ledger,
+    seqs: &[Seq],
+    which: Option<Dropping<'_>>,
+    why: Withdrawal,
+    alone: Option<u64>,
+) -> Vec<Event> {
+    let alone = alone.filter(|&run| ledger.ids.last_run() == run);
+    let all = seqs.iter().copied().chain(listed_of(ledger.index(), which));
+    all.filter(|seq| Some(seq.run) != alone).map(|seq| Event::Withdrawn { seq, why }).collect()
 }
 
-fn refuse(index: &Index, seq: Seq, is_listed: bool, now: &str) -> Verdict {
-    let failed = if is_listed { failed(index, seq.id, now) } else { Vec::new() };
-    let withdrawn = Event::Withdrawn { seq, why: Withdrawal::Refused };
-    commit([withdrawn].into_iter().chain(failed))
+fn listed_of(index: &Index, which: Option<Dropping<'_>>) -> Vec<Seq> {
+    let meant = index.entries().into_iter().filter(|entry| which.is_some_and(|which| which.means(entry)));
+    meant.map(|entry| entry.seq()).collect()
+}
+
+fn name_withdrawn(index: &Index, seqs: &[Seq], which: Option<Dropping<'_>>) -> Option<Event> {
+    let Some(Dropping::Named(name)) = which else { return None };
+    let newest = listed_of(index, which).into_iter().chain(seqs.iter().copied()).max()?;
+    Some(Event::NameWithdrawn { name: name.to_owned(), newest })
+}
+
+fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
+    let failed = if is_listed { failed(ledger.index(), seq.id, now) } else { Vec::new() };
+    let withdrawn = withdraw(ledger, &[seq], None, Withdrawal::Refused, alone);
+    commit(withdrawn.into_iter().chain(failed))
 }
 
 /// It is current no more.

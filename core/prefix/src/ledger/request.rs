@@ -42,9 +42,11 @@ pub enum Request<'a> {
     Hold { id: u64, name: &'a [u8], run: u64 },
     /// The datasets leave the index, and their files stay.
     Drop { which: Dropping<'a>, run: u64 },
-    /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Where all of
-    /// a name are meant, nor from an older one of that name, of which nobody may know any more.
-    Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>> },
+    /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Those of
+    /// the run `alone` are left out while no later run has begun: no other one can have copies of them. With `older`, where all
+    /// of a name are meant, nor from an older one of that name, of which nobody may know any more: no older run may be under way,
+    /// which could still write one.
+    Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>>, alone: Option<u64>, older: bool },
     /// Somebody has gone back over all checkpoints between two places.
     GoBack(Between),
     /// The datasets are about to be deleted, and copies of output in cache are not to come back.
@@ -60,7 +62,7 @@ pub enum Request<'a> {
     /// A dataset is damaged. With a name, only if it still has it.
     Fail { id: u64, name: Option<&'a [u8]>, now: &'a str },
     /// The application could not restart from a dataset; the index lists it, or another one under its number or name.
-    Refuse { seq: Seq, is_listed: bool, now: &'a str },
+    Refuse { seq: Seq, is_listed: bool, alone: Option<u64>, now: &'a str },
     /// The dataset of this name is the one to restart from first.
     MakeCurrent(&'a [u8]),
     /// The index may not be durable as it is.

@@ -151,11 +151,11 @@ fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
     let record = |seqs: &[Seq], why| {
         let ledger = LedgerDir::new(&RealFiles, &prefix);
         if why == Withdrawal::Removed {
-            ledger.transact(&Request::Withdraw { seqs, which: None }).unwrap();
+            ledger.transact(&Request::Withdraw { seqs, which: None, alone: None, older: false }).unwrap();
             return;
         }
         for &seq in seqs {
-            ledger.transact(&Request::Refuse { seq, is_listed: false, now: "" }).unwrap();
+            ledger.transact(&Request::Refuse { seq, is_listed: false, alone: None, now: "" }).unwrap();
         }
     };
     let withdrawn = || LedgerDir::new(&RealFiles, &prefix).load().unwrap().withdrawn();
@@ -185,7 +185,8 @@ fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
     let seq = |run, id| Seq { run, id };
     let mut ledger = Ledger::default();
     let mut drop_named = |name: &[u8], seq| {
-        let request = Request::Withdraw { seqs: &[seq], which: Some(Dropping::Named(name)) };
+        let request =
+            Request::Withdraw { seqs: &[seq], which: Some(Dropping::Named(name)), alone: None, older: true };
         let Verdict::Commit(events) = decide(&ledger, &Facts::default(), &request) else { panic!("refused") };
         events.iter().for_each(|event| ledger.apply(event));
         ledger.withdrawn()
@@ -199,6 +200,23 @@ fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
     let known = drop_named(b"last", seq(6, 5000));
     assert_eq!(known.why(seq(5, 4999), b"last", false), Some(Withdrawal::Removed));
     assert!(known.why(seq(1, 3), b"a", false).is_some(), "it is older than what is forgotten");
+    assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
+}
+
+/// A checkpoint that nobody had touched counted no more, after a run had deleted a thousand of its own.
+#[test]
+fn what_a_run_deletes_of_its_own_makes_nothing_else_count_less() {
+    let mut ledger = Ledger::default();
+    for id in 2..5000 {
+        let (seq, name) = (Seq { run: 0, id }, format!("ckpt.{id}"));
+        let which = Some(Dropping::Named(name.as_bytes()));
+        let request = Request::Withdraw { seqs: &[seq], which, alone: Some(0), older: true };
+        let Verdict::Commit(events) = decide(&ledger, &Facts::default(), &request) else { panic!("refused") };
+        events.iter().for_each(|event| ledger.apply(event));
+    }
+    let known = ledger.withdrawn();
+    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"other", true), None);
+    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"ckpt.4999", true), Some(Withdrawal::Removed));
     assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
 }
 
@@ -226,7 +244,7 @@ fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limite
     assert!((5..1000).all(|run| why(seq(run, 4)).is_some()));
     assert_eq!([seq(999, 3), seq(999, 5)].map(why), [None; 2]);
     LedgerDir::new(&RealFiles, &prefix)
-        .transact(&Request::Refuse { seq: seq(2000, 1), is_listed: false, now: "" })
+        .transact(&Request::Refuse { seq: seq(2000, 1), is_listed: false, alone: None, now: "" })
         .unwrap();
     assert!(why(seq(999, 4)) == Some(Withdrawal::Removed));
 }
@@ -247,7 +265,7 @@ fn a_refused_checkpoint_that_is_flushed_later_is_listed_as_failed() {
             output: true,
             ..DatasetDescriptor::default()
         };
-        let refuse = Request::Refuse { seq: dataset.seq(), is_listed: true, now: "then" };
+        let refuse = Request::Refuse { seq: dataset.seq(), is_listed: true, alone: None, now: "then" };
         ledger.transact(if is_refused { &refuse } else { &Request::Confirm }).unwrap();
         let (dataset, by, closer, make_current) = (&dataset, &By::Application, None, MakeCurrent::IfNewest);
         ledger.transact(&Request::TakeNames { dataset, by, closer }).unwrap();

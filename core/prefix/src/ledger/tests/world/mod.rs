@@ -579,12 +579,17 @@ impl World {
             Ask::ReleaseFlush(_) => Request::Release(Whose::Ended(by)),
             Ask::ReleaseDeletion => Request::Release(Whose::Ended(&By::Deletion)),
             Ask::Hold(it) => Request::Hold { id: of(it).id, name: &of(it).name, run: 2 },
-            Ask::Withdraw { named_a: by_name, .. } => {
-                Request::Withdraw { seqs: &seqs, which: by_name.then_some(named_a) }
-            }
+            Ask::Withdraw { named_a: by_name, .. } => Request::Withdraw {
+                seqs: &seqs,
+                which: by_name.then_some(named_a),
+                alone: None,
+                older: false,
+            },
             Ask::Drop => Request::Drop { which: named_a, run: 0 },
             Ask::DropNewer => Request::Drop { which: newer, run: 2 },
-            Ask::WithdrawNewer => Request::Withdraw { seqs: &[], which: Some(newer) },
+            Ask::WithdrawNewer => {
+                Request::Withdraw { seqs: &[], which: Some(newer), alone: None, older: false }
+            }
             Ask::GoBack => Request::GoBack(Between { after: of(0).seq(), before }),
             Ask::MakeCurrent(it) => Request::MakeCurrent(&of(it).name),
             Ask::CScrBegan(it) => {
@@ -597,7 +602,7 @@ impl World {
                 Request::Fetched { seq: of(dataset).seq(), name: &of(dataset).name, make_current, now }
             }
             Ask::Fail(it) => Request::Fail { id: of(it).id, name: Some(&of(it).name), now },
-            Ask::Refuse(it) => Request::Refuse { seq: of(it).seq(), is_listed: true, now },
+            Ask::Refuse(it) => Request::Refuse { seq: of(it).seq(), is_listed: true, alone: None, now },
         };
         let knows_own = matches!(ask, Ask::TakeInPlace(_));
         let before = &self.ledgers[ledger as usize];
