@@ -101,6 +101,9 @@ impl dyn Files + '_ {
             if file.status().at("look at", path)?.len == 0 { Vec::new() } else { tree.to_file_bytes() };
         let value = change(&mut tree);
         let after = tree.to_file_bytes();
+        if before.is_empty() {
+            self.give_to_owner_of_folder(&*file, path)?;
+        }
         if after != before {
             // Shortened last: a reader stops at the length in the header, so it never sees a torn tree.
             file.write_at(0, &after).at("write", path)?;

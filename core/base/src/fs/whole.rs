@@ -126,6 +126,17 @@ impl dyn Files + '_ {
         Ok(())
     }
 
+    /// What root makes in the folder of a user belongs to the user: the user's next job is to change it.
+    pub(super) fn give_to_owner_of_folder(&self, file: &dyn File, path: &Path) -> Result<(), FsError> {
+        let made = file.status().at("inspect the new", path)?;
+        match self.status(folder_of(path)) {
+            Ok(folder) if made.uid == ROOT && folder.uid != ROOT => {
+                file.set_owner(folder.uid, folder.gid).at("set the owner of the new", path)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A file that root writes in the folder of a user belongs to the user, and one that it replaces keeps its owner and mode:
     /// the next job of the user is to read and replace it. Where everybody may write, anybody can have put a file there: it lends
     /// nothing, unless it is the folder's owner's.
@@ -255,6 +266,19 @@ mod tests {
     }
 
     /// A command that root ran under a strict umask left files that the user's next job could not read.
+    /// Root's `scr halt` kept the user's own job from reading it.
+    #[test]
+    fn a_file_that_root_makes_to_be_changed_in_place_belongs_to_the_owner_of_its_folder() {
+        use std::os::unix::fs::{chown, MetadataExt};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("halt.scr");
+        let files: &dyn Files = &RealFiles;
+        let is_root = chown(dir.path(), Some(1234), Some(1234)).is_ok();
+        files.update_locked(&path, |tree| tree.set("A", 1)).unwrap();
+        let uid = fs::metadata(&path).unwrap().uid();
+        assert_eq!(uid, if is_root { 1234 } else { fs::metadata(dir.path()).unwrap().uid() });
+    }
+
     #[test]
     fn a_file_that_root_replaces_keeps_its_owner_and_mode() {
         use std::os::unix::fs::{chown, MetadataExt};
