@@ -190,9 +190,13 @@ impl Scavenge<'_> {
             }
             Err(error) => {
                 warnings.iter().for_each(warn);
-                warn(format_args!(
-                    "{label} could not be saved: {error:#}; if it is lost for good, `scr index --drop' with its name forgets it"
-                ));
+                // By its name the newer dataset that has it would be dropped.
+                let index = LedgerDir::new(&*self.env.files, self.prefix).index();
+                let is_free =
+                    index.is_ok_and(|index| index.others_named(&dataset.name, dataset.id).is_empty());
+                let cure = "; if it is lost for good, `scr index --drop' with its name forgets it";
+                let cure = if is_free { cure } else { "" };
+                warn(format_args!("{label} could not be saved: {error:#}{cure}"));
                 self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
                 false
             }
