@@ -59,11 +59,13 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             false => Verdict::Refused(Refusal::Ended { id }),
         },
         Request::Drop { which, run } => decision.drop(which, run),
-        Request::Withdraw { seqs, which, alone, older } => commit(
-            withdraw(ledger, seqs, which, Withdrawal::Removed, alone)
-                .into_iter()
-                .chain(older.then(|| name_withdrawn(index, seqs, which)).flatten()),
-        ),
+        Request::Withdraw { seqs, which, alone, older } => {
+            let meant =
+                index.entries().into_iter().filter(|entry| which.is_some_and(|which| which.means(entry)));
+            let all: Vec<Seq> = meant.map(|entry| entry.seq()).chain(seqs.iter().copied()).collect();
+            let named = which.filter(|_| older).and_then(|which| name_withdrawn(which, &all));
+            commit(withdraw(ledger, &all, Withdrawal::Removed, alone).into_iter().chain(named))
+        }
         Request::GoBack(over) => commit([Event::WentBack(over)]),
         Request::Purge(ids) => commit(ids.iter().map(|&id| Event::Purged(id))),
         Request::Attempt(of) => commit([Event::Attempted(of.map(|(id, name)| (id, name.to_owned())))]),
@@ -405,32 +407,20 @@ fn fetched(index: &Index, seq: Seq, name: &[u8], make_current: bool, now: &str) 
     commit([Event::Fetched { id: seq.id, at: now.to_owned() }].into_iter().chain(current))
 }
 
-fn withdraw(
-    ledger: &Ledger,
-    seqs: &[Seq],
-    which: Option<Dropping<'_>>,
-    why: Withdrawal,
-    alone: Option<u64>,
-) -> Vec<Event> {
+fn withdraw(ledger: &Ledger, seqs: &[Seq], why: Withdrawal, alone: Option<u64>) -> Vec<Event> {
     let alone = alone.filter(|&run| ledger.ids.last_run() == run);
-    let all = seqs.iter().copied().chain(listed_of(ledger.index(), which));
-    all.filter(|seq| Some(seq.run) != alone).map(|seq| Event::Withdrawn { seq, why }).collect()
+    let all = seqs.iter().filter(|seq| Some(seq.run) != alone);
+    all.map(|&seq| Event::Withdrawn { seq, why }).collect()
 }
 
-fn listed_of(index: &Index, which: Option<Dropping<'_>>) -> Vec<Seq> {
-    let meant = index.entries().into_iter().filter(|entry| which.is_some_and(|which| which.means(entry)));
-    meant.map(|entry| entry.seq()).collect()
-}
-
-fn name_withdrawn(index: &Index, seqs: &[Seq], which: Option<Dropping<'_>>) -> Option<Event> {
-    let Some(Dropping::Named(name)) = which else { return None };
-    let newest = listed_of(index, which).into_iter().chain(seqs.iter().copied()).max()?;
-    Some(Event::NameWithdrawn { name: name.to_owned(), newest })
+fn name_withdrawn(which: Dropping<'_>, all: &[Seq]) -> Option<Event> {
+    let Dropping::Named(name) = which else { return None };
+    Some(Event::NameWithdrawn { name: name.to_owned(), newest: *all.iter().max()? })
 }
 
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
     let failed = if is_listed { failed(ledger.index(), seq.id, now) } else { Vec::new() };
-    let withdrawn = withdraw(ledger, &[seq], None, Withdrawal::Refused, alone);
+    let withdrawn = withdraw(ledger, &[seq], Withdrawal::Refused, alone);
     commit(withdrawn.into_iter().chain(failed))
 }
 
