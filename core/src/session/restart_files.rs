@@ -4,7 +4,7 @@
 //! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects
 //! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
-use super::other_nodes::{Away, Lending};
+use super::other_nodes::{Away, LendError, Lending};
 use super::route::{below_prefix, path_bytes};
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
@@ -271,10 +271,10 @@ pub(super) fn route_restart(
             (FilePlace::Copied(copy), _) if is_whole(job, copy, file) => Some(copy.clone()),
             (FilePlace::Here(path), _) if !in_prefix => Some(path.clone()),
             (FilePlace::Away(away), Some(lending)) if !in_prefix => {
-                Some(lending.get(job, cache, cached, found, away).or_else(|why| {
-                    let why = scr_base::describe(&why);
-                    read_instead(job, cached, found, file, &why)
-                })?)
+                let mut get = || lending.get(job, cache, cached, found, away);
+                let from_prefix = |why: LendError| read_instead(job, cached, found, file, &scr_base::describe(&why));
+                // What failed may have passed meanwhile.
+                Some(get().or_else(from_prefix).or_else(|lost| get().map_err(|_| lost))?)
             }
             _ if in_prefix && is_there => Some(job.prefix.file(found)),
             _ if is_there => Some(recorded_in_prefix(job, found, file)?),
@@ -306,8 +306,10 @@ fn read_instead(
     if !cached.prefix.has_files() {
         return Err(Error::Unread { what });
     }
+    let path = recorded_in_prefix(job, name, file)
+        .map_err(|error| Error::Unread { what: format!("{what}; in the prefix directory, {error}") })?;
     job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
-    recorded_in_prefix(job, name, file)
+    Ok(path)
 }
 
 /// The settings that let ranks read files that ranks on other nodes wrote.
