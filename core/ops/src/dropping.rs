@@ -64,21 +64,23 @@ pub(super) fn drop_named<E: From<PrefixError>>(
     after: Option<Seq>,
     mut delete: impl FnMut(&[u64]) -> Result<Vec<String>, E>,
 ) -> Result<Dropped, E> {
-    let which = after.map_or(Dropping::Named(name), |seq| Dropping::NamedAfter(name, seq));
+    let is_meant = |seq: Seq| after.is_none_or(|after| seq > after);
     let ledger = LedgerDir { files, prefix };
-    let listed = ledger.index()?.entries();
-    let listed: Vec<IndexEntry> = listed.into_iter().filter(|entry| which.means(entry)).collect();
+    let mut listed = ledger.index()?.entries();
+    listed.retain(|entry| entry.name == name && is_meant(entry.seq()));
     ledger.refuse_held(&listed, 0)?;
-    let is_known = |entry: &FlushEntry| entry.name == name && after.is_none_or(|after| entry.seq() > after);
     let mut known = known(files, prefix)?;
-    known.retain(is_known);
-    let seqs: Vec<Seq> = known.iter().map(|entry| entry.seq()).collect();
+    known.retain(|entry| entry.name == name && is_meant(entry.seq()));
+    let seqs = known.iter().map(|entry| entry.seq()).chain(listed.iter().map(IndexEntry::seq));
+    let seqs: Vec<Seq> = seqs.collect();
+    // A job may give the name to a new dataset before this command ends.
+    let which = Dropping::These { name, seqs: &seqs };
     let (mut found, mut caution, mut notes) = (!listed.is_empty(), None, Vec::new());
     for step in Leave::ORDER {
         match step {
-            Leave::Record if seqs.is_empty() && listed.is_empty() => (),
+            Leave::Record if seqs.is_empty() => (),
             Leave::Record => {
-                let older = RunState::find(files, prefix) == RunState::NotRunning;
+                let older = after.is_none() && RunState::find(files, prefix) == RunState::NotRunning;
                 ledger.transact(&Request::Withdraw {
                     seqs: &seqs,
                     which: Some(which),
@@ -93,7 +95,10 @@ pub(super) fn drop_named<E: From<PrefixError>>(
                 (found, caution) = (found || is_any_left, warning);
             }
             Leave::Cache if known.is_empty() => (),
-            Leave::Cache => found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?,
+            Leave::Cache => {
+                let is_meant = |entry: &FlushEntry| which.means_described(entry);
+                found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_meant))?;
+            }
         }
     }
     known.retain(FlushEntry::is_on_nodes);

@@ -97,6 +97,7 @@ impl Session {
             ledger.index().and_then(|index| ledger.refuse_held_named(&index, name, run))
         });
         refused.map_err(failed)?;
+        self.warn_of_others(call, name);
         let in_cache = self.end_flushes_of(name)?;
         // Nothing that is deleted is left to be listed again.
         let alone = self.job.run.number_alone().filter(|_| is_deletion);

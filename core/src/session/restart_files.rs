@@ -272,7 +272,8 @@ pub(super) fn route_restart(
             (FilePlace::Here(path), _) if !in_prefix => Some(path.clone()),
             (FilePlace::Away(away), Some(lending)) if !in_prefix => {
                 let mut get = || lending.get(job, cache, cached, found, away);
-                let from_prefix = |why: LendError| read_instead(job, cached, found, file, &scr_base::describe(&why));
+                let from_prefix =
+                    |why: LendError| read_instead(job, cached, found, file, &scr_base::describe(&why));
                 // What failed may have passed meanwhile.
                 Some(get().or_else(from_prefix).or_else(|lost| get().map_err(|_| lost))?)
             }

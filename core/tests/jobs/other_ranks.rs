@@ -2,11 +2,11 @@
 //! run with the right number of ranks.
 
 use super::world::{files_below, path_of, Application, World};
-use scr_base::fs::RealFiles;
+use scr_base::fs::{Files, FsError, How, RealFiles};
 use scr_comm::Rank;
 use scr_core::session::OutputFlags;
 use scr_ops::{drop_dataset, unsaved};
-use scr_prefix::{FlushFile, Location, Prefix, Running};
+use scr_prefix::{FlushFile, Location, Prefix, PrefixError, Running};
 use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -400,6 +400,36 @@ fn a_dropped_name_does_not_come_back_from_nodes_that_have_an_older_dataset_of_it
     }
 }
 
+/// The command had been stopped until its lock was taken over, began again with all of that name, and dropped the new one.
+#[test]
+fn a_command_drops_nothing_that_got_the_name_after_it_had_begun() {
+    let larger = |rank: Rank| vec![900 + 7 * rank.index()];
+    for at in 1.. {
+        let world = World::new(2, 2).set("SCR_FLUSH", "1");
+        world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+        let (prefix, world) = (Prefix::new(world.prefix()), Arc::new(world));
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.only(|what, path| what == What::Rename && path.to_string_lossy().contains(".scr.tmp"));
+        let (locks, job) =
+            (["index.lock", "finalize.lock"].map(|lock| prefix.scr_file(lock)), Arc::clone(&world));
+        faulty.interrupt_at(at, move || {
+            // They are those of a process that has been away for long.
+            for lock in locks.iter().filter_map(|lock| RealFiles.open(lock, How::Update).ok()) {
+                lock.set_times((1000, 0), (1000, 0)).unwrap();
+            }
+            job.run(|application| application.checkpoint(3, larger).unwrap());
+        });
+        // Only the index is changed once more by a command that has lost its lock.
+        let is_lost = |error| matches!(error, PrefixError::Fs(FsError::LockLost { .. }));
+        assert!(drop_dataset(&faulty, &prefix, b"ckpt.3").map_or_else(is_lost, |dropped| dropped.found));
+        if !faulty.was_interrupted() {
+            assert!(at > 3, "it was dropped in {at} changes");
+            break;
+        }
+        world.run(|application| application.restart(larger)).all_gave(&Some(3));
+    }
+}
+
 #[test]
 fn no_message_claims_that_refused_checkpoints_do_not_exist() {
     let refuse = |require: &str| {
@@ -543,13 +573,19 @@ fn the_name_of_a_dropped_or_deleted_checkpoint_can_be_used_by_any_number_of_rank
             lose_all(&world);
         }
         with_ranks(&mut world, 3);
-        world.run(|application| {
+        let run = world.run(|application| {
             match delete {
                 true => application.session().delete(b"ckpt.1").unwrap(),
                 false => application.session().drop_dataset(b"ckpt.1").unwrap(),
             }
             application.checkpoint(1, some).unwrap();
         });
+        // They were deleted without a word.
+        run.line_with(&[
+            "WARNING",
+            "4 ranks wrote the checkpoint `ckpt.1'",
+            "no run restarts from it any more",
+        ]);
         world.run(|application| application.restart(some)).all_gave(&Some(1));
     }
 }

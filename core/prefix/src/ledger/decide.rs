@@ -15,7 +15,7 @@
 //! | all its bytes have arrived: names, then the entry that counts | `TakeNames`, `Complete`; for one that is whole already `ListWhole` |
 //! | a process ends a flush that it finds: [`ending`](super::ending) says what it asks for | `NameAgain`, `TakeBack`, `Release`, `Confirm` |
 //! | a run reads files where they lie | `Hold`, `Release`; whoever wants the names or the files asks `Facts::is_read` |
-//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`NamedAfter`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave). It lasts until somebody lists the dataset again. While another run reads its files in place, both are refused; one that is withdrawn and still listed counts |
+//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`These`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave). It lasts until somebody lists the dataset again. While another run reads its files in place, both are refused; one that is withdrawn and still listed counts |
 //! | `SCR_Delete`, `scr index --delete` | `Withdraw`, then `BeginDeletion`, `EndDeletion` |
 //! | `SCR_PREFIX_SIZE`: [`window`](super::window) says which are too many | `BeginDeletion`, `EndDeletion` |
 //! | `SCR_PREFIX_PURGE`: output does not come back from a cache | `Purge`, then as for deletion |
@@ -253,11 +253,11 @@ impl Decision<'_> {
         let withdrawn =
             withdrawn.map(|entry| Event::Withdrawn { seq: entry.seq(), why: Withdrawal::Removed });
         let ids: Vec<u64> = meant.iter().rev().map(|entry| entry.id).collect();
-        let name = match which {
-            // It may lead to a dataset that is not listed.
-            Dropping::Named(name) => Some(name).filter(|name| index.id_of(name).is_some() || !ids.is_empty()),
-            _ => None,
-        };
+        // It may lead to a dataset that is not listed, or to one that keeps it.
+        let is_kept =
+            |name: &[u8]| index.entries().iter().any(|entry| entry.name == name && !which.means(entry));
+        let is_there = |name: &[u8]| index.id_of(name).is_some() || !ids.is_empty();
+        let name = which.name().filter(|name| is_there(name) && !is_kept(name));
         commit(withdrawn.chain(left(index, &ids, name)))
     }
 
@@ -414,8 +414,7 @@ fn withdraw(ledger: &Ledger, seqs: &[Seq], why: Withdrawal, alone: Option<u64>) 
 }
 
 fn name_withdrawn(which: Dropping<'_>, all: &[Seq]) -> Option<Event> {
-    let Dropping::Named(name) = which else { return None };
-    Some(Event::NameWithdrawn { name: name.to_owned(), newest: *all.iter().max()? })
+    Some(Event::NameWithdrawn { name: which.name()?.to_owned(), newest: *all.iter().max()? })
 }
 
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
@@ -471,12 +470,20 @@ fn commit(events: impl IntoIterator<Item = Event>) -> Verdict {
     Verdict::Commit(events.into_iter().collect())
 }
 
-impl Dropping<'_> {
+impl<'a> Dropping<'a> {
+    /// The name that they have.
+    pub(super) fn name(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Named(name) | Self::These { name, .. } => Some(name),
+            Self::CheckpointsAfter(_) => None,
+        }
+    }
+
     /// Whether this dataset is one of them.
     pub fn means(&self, entry: &IndexEntry) -> bool {
         match *self {
             Self::Named(name) => entry.name == name,
-            Self::NamedAfter(name, seq) => entry.name == name && entry.seq() > seq,
+            Self::These { name, seqs } => entry.name == name && seqs.contains(&entry.seq()),
             Self::CheckpointsAfter(seq) => entry.seq() > seq && entry.is_checkpoint(),
         }
     }
@@ -485,7 +492,7 @@ impl Dropping<'_> {
     pub fn means_described(&self, dataset: &DatasetDescriptor) -> bool {
         match *self {
             Self::Named(name) => dataset.name == name,
-            Self::NamedAfter(name, seq) => dataset.name == name && dataset.seq() > seq,
+            Self::These { name, seqs } => dataset.name == name && seqs.contains(&dataset.seq()),
             Self::CheckpointsAfter(seq) => dataset.seq() > seq && dataset.checkpoint,
         }
     }

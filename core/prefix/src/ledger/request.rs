@@ -43,9 +43,9 @@ pub enum Request<'a> {
     /// The datasets leave the index, and their files stay.
     Drop { which: Dropping<'a>, run: u64 },
     /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Those of
-    /// the run `alone` are left out while no later run has begun: no other one can have copies of them. With `older`, where all
-    /// of a name are meant, nor from an older one of that name, of which nobody may know any more: no older run may be under way,
-    /// which could still write one.
+    /// the run `alone` are left out while no later run has begun: no other one can have copies of them. With `older`, if they have
+    /// a name, nor from an older one of that name, of which nobody may know any more: no older run may be under way, which could
+    /// still write one.
     Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>>, alone: Option<u64>, older: bool },
     /// Somebody has gone back over all checkpoints between two places.
     GoBack(Between),
@@ -144,8 +144,8 @@ pub enum Whose<'a> {
 pub enum Dropping<'a> {
     /// All of a name.
     Named(&'a [u8]),
-    /// All of a name that are newer than this place.
-    NamedAfter(&'a [u8], Seq),
+    /// Those of a name that had these places when a command began: what gets the name later is none of them.
+    These { name: &'a [u8], seqs: &'a [Seq] },
     /// Every checkpoint newer than this place.
     CheckpointsAfter(Seq),
 }

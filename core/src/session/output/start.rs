@@ -114,9 +114,7 @@ impl Session {
     /// Refuses the name of a checkpoint that another number of ranks wrote: a run with that many could not restart from it any
     /// more, and this one has not. Collective.
     fn protect_earlier(&mut self, name: &[u8]) -> Result<(), Error> {
-        let params = &self.job.params;
-        let is_allowed = params.get(&param::REPLACE_OTHER_RANKS) || params.get(&param::RESTART_OTHER_RANKS);
-        if !self.earlier.contains(name) || is_allowed {
+        if !self.protects(name) {
             return Ok(());
         }
         let ranks = self.job.number_of_first(|| self.ranks_of_earlier(name).unwrap_or(0))?;
@@ -130,6 +128,26 @@ impl Session {
              run with {ranks} ranks; use another name, or set SCR_REPLACE_OTHER_RANKS=1 to replace it",
             String::from_utf8_lossy(name),
         )))
+    }
+
+    /// Whether another number of ranks may have written a checkpoint of this name, which only they can read.
+    fn protects(&self, name: &[u8]) -> bool {
+        let params = &self.job.params;
+        let is_allowed = params.get(&param::REPLACE_OTHER_RANKS) || params.get(&param::RESTART_OTHER_RANKS);
+        self.earlier.contains(name) && !is_allowed
+    }
+
+    /// Says that a checkpoint of another number of ranks is about to leave. Local.
+    pub(in crate::session) fn warn_of_others(&self, call: &str, name: &[u8]) {
+        let is_asked = self.job.rank() == Rank(0) && self.protects(name);
+        let ranks = is_asked.then(|| self.ranks_of_earlier(name)).flatten();
+        let size = self.job.comm.size();
+        if let Some(ranks) = ranks.filter(|&ranks| ranks != u64::from(size)) {
+            self.job.report.warn(&format!(
+                "{call}: {ranks} ranks wrote the checkpoint `{}', and this run has {size}: no run restarts from it any more",
+                String::from_utf8_lossy(name)
+            ));
+        }
     }
 
     /// How many ranks wrote the newest checkpoint of this name, in the index or in a cache, if it is still there and that can be
