@@ -419,7 +419,7 @@ impl Flushes {
         // That of rank 0 counts.
         let token = broadcast(&*job.comm, Rank(0), token.into_bytes())?;
         if token.is_empty() {
-            remove_dropped(site, id);
+            remove_dropped(site, id)?;
             return Ok(None);
         }
         Ok(Some(String::from_utf8_lossy(&token).into_owned()))
@@ -476,7 +476,7 @@ impl Flushes {
                 self.record_failure(site, flush, &error);
                 if is_dropped {
                     self.unfinished.retain(|(other, _)| *other != id);
-                    remove_dropped(site, id);
+                    remove_dropped(site, id)?;
                     return Ok(mark_replaced(site, id)?);
                 }
                 let must_arrive = policy::must_arrive(&dataset(site.cache, id).record);
@@ -659,12 +659,12 @@ fn was_dropped_meanwhile(site: &FlushSite<'_>, id: u64, error: &FlushError) -> R
 }
 
 /// The user does not want it any more.
-fn remove_dropped(site: &mut FlushSite<'_>, id: u64) {
+fn remove_dropped(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
     let label = dataset(site.cache, id).record.label();
     site.job.report.warn(&format!(
         "{label} was dropped from the index by a command: it is not flushed, and leaves the cache"
     ));
-    site.cache.evict(site.job, id);
+    report_only(site.job, site.cache.withdraw(site.job, &[id]))
 }
 
 fn flush_of<'a>(site: &'a FlushSite<'_>, id: u64, transport: &TransportInUse) -> Flush<'a> {

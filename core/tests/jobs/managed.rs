@@ -716,7 +716,9 @@ fn what_a_command_drops_while_the_job_runs_is_not_flushed_any_more() {
         });
         ended.line_with(&["dataset 1 `ckpt.1'", "was dropped from the index by a command"]);
         assert!(!index(&world).entries().iter().any(|entry| entry.complete));
-        world.run(|application| application.restart(some)).all_gave(&None);
+        let next = world.run(|application| application.restart(some));
+        next.all_gave(&None);
+        assert!(!next.has_line_with("is lost"), "{}", next.lines.join("\n"));
     }
 }
 
