@@ -6,7 +6,7 @@ use crate::run::{self as job, postrun, prerun, queries, small};
 use crate::table::{output_columns, wrap};
 use crate::time::GRAMMAR;
 use crate::{
-    agent, clean, config, copy, doctor, flush_file, halt, index, inspect, log, machine, pages, plan,
+    agent, classic, clean, config, copy, doctor, flush_file, halt, index, inspect, log, machine, pages, plan,
 };
 use crate::{plugin, poststage, report, scrub, status};
 use clap::builder::Styles;
@@ -151,7 +151,8 @@ Exit codes: 0 yes or done, 1 no, 2 error.";
 
 /// Reads the arguments and does what they say.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
-    let matches = command().try_get_matches_from(arguments);
+    // As C SCR, a classic name takes the beginning of an option for it. Under our own, `--de` deletes nothing.
+    let matches = command().infer_long_args(classic::is_meant()).try_get_matches_from(arguments);
     let understood = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     understood.unwrap_or_else(|error| end(error)).command.run()
 }
@@ -175,7 +176,7 @@ pub(crate) fn command() -> clap::Command {
         usize::MAX => 80,
         columns => columns.min(WIDEST_HELP),
     };
-    let command = Cli::command().help_template(help_template(columns)).infer_long_args(true);
+    let command = Cli::command().help_template(help_template(columns));
     finish(command, &notes).term_width(columns)
 }
 

@@ -87,8 +87,13 @@ struct Unset {
 pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     let named: Vec<_> = args.dirs.iter().chain(&args.prefix).map(|dir| Some(dir.as_path())).collect();
     let dirs = if named.is_empty() { vec![None] } else { named };
-    let answers = dirs.into_iter().map(|dir| args.run_in(dir)).collect::<Result<Vec<_>>>()?;
-    Ok(Answer::from(!answers.contains(&Answer::No)))
+    // One that cannot be used does not keep the others from their conditions.
+    let answers: Vec<_> = dirs.into_iter().map(|dir| args.run_in(dir)).collect();
+    let is_done = answers.iter().all(|answer| !matches!(answer, Ok(Answer::No)));
+    let mut failed: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    let last = failed.pop();
+    failed.iter().for_each(|error| warn(format_args!("{error:#}")));
+    last.map_or_else(|| Ok(Answer::from(is_done)), Err)
 }
 
 /// The end of the allocation whose job began last in the prefix directory, or else of the one that this command runs in.

@@ -47,6 +47,28 @@ fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_does_not_keep_the_others_from_their_conditions() {
+    let scr = Installation::with_system_file("");
+    let dirs = ["nowhere", "prefix", "no/where"].map(|dir| scr.path(dir).display().to_string());
+    let said = halt(&scr, &["--checkpoints", "7", &dirs[0], &dirs[1], &dirs[2]]);
+    assert_eq!(said.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!([&dirs[0], &dirs[2]].iter().all(|dir| errors.contains(*dir)), "{errors}");
+    assert_eq!(listed(&scr).0["checkpoints_left"], 7);
+}
+
+/// `scr index --de` deleted.
+#[test]
+fn only_a_classic_name_takes_the_beginning_of_an_option() {
+    let scr = Installation::with_system_file("");
+    assert_eq!(halt(&scr, &["--check", "7"]).status.code(), Some(2));
+    std::os::unix::fs::symlink(scr.path("bin/scr"), scr.path("bin/scr_halt")).expect("a link");
+    let mut classic = std::process::Command::new(scr.path("bin/scr_halt"));
+    let classic = classic.args(["--check", "7"]).arg(scr.path("prefix")).output().expect("it starts");
+    assert_eq!(classic.status.code(), Some(0), "{classic:?}");
+}
+
+#[test]
 fn conditions_are_set_together_changed_and_unset_one_by_one() {
     let scr = Installation::with_system_file("");
     halt(
