@@ -193,6 +193,9 @@ fn only_in_cache(env: &Env, prefix: &Prefix, all: &[Held], held: &Held) -> Strin
     if *copy != Copy::Whole {
         return format!("{lies}, and no run restarts from it: {}", copy.in_words().1);
     }
+    if !environment::params_of(env, prefix).get(&param::SCAVENGE) {
+        return format!("{lies}, and with SCR_SCAVENGE=0 `scr postrun' does not save it");
+    }
     let point = dataset.restart_point();
     let size = point.ranks.filter(|_| !point.any_ranks);
     let size = size.map(|ranks| format!(" of {}", count(ranks.into(), "rank"))).unwrap_or_default();
@@ -233,7 +236,8 @@ fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Ans
     dropped.notes.iter().for_each(|note| warn(format_args!("`{shown}' is deleted, but {note}")));
     dropped.caution.iter().for_each(warn);
     dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
-    let text = dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&shown)));
+    let files = if dropped.notes.is_empty() { " with its files" } else { "" };
+    let text = dropped.found.then(|| format!("deleted `{}'{files}\n", on_one_line(&shown)));
     let json = json!({ "name": shown, "found": dropped.found });
     warn_if_missing(env, prefix, name, dropped.found);
     show(as_json, json, text.unwrap_or_default(), dropped.found)

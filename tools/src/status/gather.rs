@@ -141,7 +141,9 @@ impl Facts {
         });
         let all =
             found.map_or(recorded, |found| holdings(files, prefix, &flush, index.as_ref(), Some(found)));
-        facts.take_saving(&Saving::of(&all, &job_id, may_lack), &all);
+        if params.get(&param::SCAVENGE) {
+            facts.take_saving(&Saving::of(&all, &job_id, may_lack), &all);
+        }
         index.iter().for_each(|index| facts.take_saved(index, &all));
         facts.take_cached(&all);
         let saved = facts.saved.as_ref().map(|saved| saved.entry.id);

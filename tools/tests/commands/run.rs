@@ -185,7 +185,10 @@ fn the_last_checkpoint_of_a_finished_job_is_saved_also_if_no_flush_file_lists_it
         std::fs::write(job.prefix().join(".scrconf"), "SCR_SCAVENGE=0\n").unwrap();
         let unwanted = scr(&["postrun"]);
         assert!(said(&unwanted).contains("is not saved") && !job.prefix().join("ckpt.1").exists());
+        let is_announced = || said(&scr(&["index"])).contains("`scr postrun' there copies it");
+        assert!(!is_announced());
         std::fs::remove_file(job.prefix().join(".scrconf")).unwrap();
+        assert_eq!(is_announced(), !is_dropped && is_listed);
         let ended = scr(&["postrun"]);
         assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
         let is_saved =
