@@ -100,7 +100,8 @@ impl Job {
         let is_used = params.get(&param::ENABLE) || passes_through(&params);
         let built = is_used.then(|| {
             let built = Descriptors::build(&params, &mut problems);
-            ConfigError::unless(take_fatal(&mut problems), ()).and(built)
+            problems.extend(built.iter().flat_map(|built| cautions(&params, built)));
+            ConfigError::unless(take_fatal(&mut problems, &params), ()).and(built)
         });
         let node = params.get(&param::NODE_NAME);
         let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
@@ -112,9 +113,6 @@ impl Job {
         }
         warn_other_requests(&*comm, app, &report)?;
         let descriptors = agreed_descriptors(&*comm, &node, built)?;
-        for problem in cautions(&params, &descriptors) {
-            report.warn(&problem.to_string());
-        }
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
         if let Some(watch) = comm.watch() {
             let nodes = nodes.clone();
@@ -464,12 +462,19 @@ pub fn job_folder(params: &Params) -> PathBuf {
     Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }
 
-/// Removes the problems that no run may start with.
-fn take_fatal(problems: &mut Vec<Problem>) -> Vec<Problem> {
-    let (fatal, others) = std::mem::take(problems).into_iter().partition(Problem::stops);
+/// Removes the problems that no run may start with: those of some kinds, or all if the user wants that.
+fn take_fatal(problems: &mut Vec<Problem>, params: &Params) -> Vec<Problem> {
+    let is_strict = params.get(&param::STRICT);
+    let (mut fatal, others): (Vec<_>, _) =
+        std::mem::take(problems).into_iter().partition(|problem| is_strict || problem.stops());
+    if is_strict && !fatal.is_empty() {
+        fatal.push(Problem::new(params.origin(&param::STRICT), STRICTLY.to_owned()));
+    }
     *problems = others;
     fatal
 }
+
+const STRICTLY: &str = "SCR_STRICT=1: a setting that would be ignored or warned of is an error";
 
 /// Groups, stores and redundancy, which are the same on all ranks as far as they decide on steps. Collective.
 fn agreed_descriptors(

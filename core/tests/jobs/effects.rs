@@ -77,6 +77,7 @@ const ROWS: &[Row] = &[
         "1",
         By("core/tests/jobs/keeping.rs", "a_job_does_not_begin_beside_another_one_that_lives_beyond_doubt"),
     ),
+    Row("SCR_STRICT", "1", Here(seen::strict)),
     Row("SCR_RESTART_OTHER_RANKS", "1", Here(seen::restart_other_ranks)),
     Row("SCR_REPLACE_OTHER_RANKS", "1", Here(seen::replace_other_ranks)),
     Row("SCR_PREFIX_SIZE", "1", Here(seen::prefix_size)),

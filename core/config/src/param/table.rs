@@ -296,6 +296,8 @@ parameters! {
         "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them.";
     SHARE_PREFIX: bool = "SCR_SHARE_PREFIX", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init succeeds though another job that lives uses the prefix directory.";
+    STRICT: bool = "SCR_STRICT", Kind::Bool, text("0"), Anywhere,
+        "Whether SCR_Init fails for each setting of which it would warn only.";
     RESTART_OTHER_RANKS: bool = "SCR_RESTART_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
         "Whether the application can restart from a checkpoint that another number of ranks wrote.";
     REPLACE_OTHER_RANKS: bool = "SCR_REPLACE_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,

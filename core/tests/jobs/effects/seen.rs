@@ -227,6 +227,11 @@ pub(super) fn require_restart(setting: &Setting) -> bool {
     world.try_run(|begun| begun.is_err()).ranks[0]
 }
 
+pub(super) fn strict(setting: &Setting) -> bool {
+    let world = setting.on(one().set("SCR_FLUSH", "often"));
+    world.try_run(|begun| begun.is_err()).ranks[0]
+}
+
 pub(super) fn restart_other_ranks(setting: &Setting) -> bool {
     let world = one().set("SCR_FLUSH", "1");
     checkpoints(&world, 1);
