@@ -50,7 +50,7 @@ impl Reporter {
         }
     }
 
-    /// Prints an important note at every level; only rank 0 prints it.
+    /// Prints at every level what has happened where no data is at risk; only rank 0 prints it.
     pub fn notice(&self, text: &str) {
         if self.rank == Rank(0) {
             self.notice_here(text);
@@ -59,10 +59,10 @@ impl Reporter {
 
     /// The same, of this very rank.
     pub fn notice_here(&self, text: &str) {
-        self.output.error(&self.line("", text));
+        self.output.error(&self.line(" NOTE", text));
     }
 
-    /// Going on with less than was asked for; rank 0 says it for all.
+    /// Going on with less than was asked for, or without data that is lost or out of reach; rank 0 says it for all.
     pub fn warn(&self, text: &str) {
         if self.rank == Rank(0) {
             self.warn_here(text);

@@ -46,7 +46,7 @@ impl Cache {
             lost.filter(|lost| missing.as_ref().is_none_or(|missing| missing.seq() < lost.seq()))
         {
             let name = String::from_utf8_lossy(&lost.name);
-            job.report.notice(&format!(
+            job.report.warn(&format!(
                 "dataset {} `{name}' was complete and is lost: it was only in cache, and had to make room there for a newer \
                  checkpoint, which was never completed. `scr index --drop {name}' forgets it",
                 lost.id
@@ -64,7 +64,7 @@ impl Cache {
     fn report_in_cache_only(&self, job: &Job, missing: &FlushEntry) -> &'static str {
         let (id, name) = (missing.id, String::from_utf8_lossy(&missing.name));
         if let Some(other) = other_allocation(job, missing) {
-            job.report.notice(&format!(
+            job.report.warn(&format!(
                 "dataset {id} `{name}' is only in the cache of allocation {other}, which this run does not look at; if its nodes \
                  are still there, end this run, and start it on them with SCR_JOB_ID={other}, or save the dataset first with \
                  SCR_JOB_ID={other} scr postrun"
@@ -72,7 +72,7 @@ impl Cache {
             return "another allocation has one in its cache only";
         }
         let user = job.params.get(&param::USER_NAME);
-        job.report.notice(&format!(
+        job.report.warn(&format!(
             "dataset {id} `{name}' of an earlier run is in cache only, and no node of this run has anything of it in {}; if its \
              nodes are only away, or it lies in another folder there, end this run, and start it on them with the SCR_CACHE_BASE \
              and STORE lines of the run that wrote it; if the job was called by another user name then, set SCR_USER_NAME to \

@@ -113,7 +113,7 @@ impl Schemes {
             let groups = self.placements.get(&descriptor.group).map_or(0, Placement::count);
             if let Err(error) = expect_groups(descriptor, groups) {
                 let left = u32::try_from(groups).unwrap_or(u32::MAX).saturating_sub(1);
-                job.report.error(&format!("{error}. It goes on with SCR_SET_FAILURES={left}"));
+                job.report.warn(&format!("{error}. It goes on with SCR_SET_FAILURES={left}"));
                 descriptor.set_failures = left;
             }
         }

@@ -130,7 +130,7 @@ impl PrefixState {
         if let Some(Known { seq, name, .. }) =
             self.complete.iter().filter(is_it).max_by_key(|known| known.seq)
         {
-            job.report.notice(&format!(
+            job.report.warn(&format!(
                 "dataset {} `{}' is newer, and is passed over: an earlier run found it damaged. If its files are back, \
                  `scr index --build {}' compares them and lists it again",
                 seq.id,
@@ -275,7 +275,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
         if let Err(error) = job.agree(same) {
             let why = error.agreed()?;
             let label = cached.record.label();
-            job.report.error(&format!("{label} is to be flushed again from cache: {why}"));
+            job.report.warn(&format!("{label} is to be flushed again from cache: {why}"));
             cache.datasets_mut()[at].prefix.lose();
         }
     }
