@@ -21,6 +21,7 @@ use scr_comm::collective::{all_reduce, Op};
 use scr_comm::placement::{Placement, Survives};
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::descriptor::{protects, Redundancy};
+use scr_config::param;
 use scr_plugin_api::SetShape;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,8 +77,8 @@ impl Schemes {
     /// protected. Collective.
     ///
     /// # Errors
-    /// [`Error`]: a rank has no value for a failure group, or `RS` could not protect a single dataset, unless the job recovers. The
-    /// same on all ranks.
+    /// [`Error`]: a rank has no value for a failure group, or `RS` could not protect a single dataset as the user has chosen it,
+    /// unless the job recovers. The same on all ranks.
     pub(crate) fn place_ranks(&mut self, job: &mut Job, cache: &Cache) -> Result<(), Error> {
         let groups: BTreeSet<_> =
             job.descriptors.redundancy.all().into_iter().map(|descriptor| descriptor.group.clone()).collect();
@@ -88,9 +89,7 @@ impl Schemes {
             let placement = job.placement_in(&group, &value)?;
             self.placements.insert(group, placement);
         }
-        if job.is_recovery {
-            self.survive_fewer(job);
-        }
+        self.survive_fewer(job);
         let mut warned = BTreeSet::new();
         for descriptor in job.descriptors.redundancy.all() {
             let (group, size) = (&descriptor.group, descriptor.set_size);
@@ -107,9 +106,11 @@ impl Schemes {
     }
 
     /// With fewer nodes than before, `RS` survives as many failures as they allow: a job that goes on with less protection is
-    /// better than one that ends.
+    /// better than one that ends. The same holds where a site has chosen for all jobs, and this one has few nodes.
     fn survive_fewer(&self, job: &mut Job) {
-        for descriptor in job.descriptors.redundancy.all_mut() {
+        let is_users = job.params.origin(&param::SET_FAILURES).is_of_user();
+        let may = |descriptor: &Redundancy| job.is_recovery || !(is_users || descriptor.origin.is_of_user());
+        for descriptor in job.descriptors.redundancy.all_mut().filter(|descriptor| may(descriptor)) {
             let groups = self.placements.get(&descriptor.group).map_or(0, Placement::count);
             if let Err(error) = expect_groups(descriptor, groups) {
                 let left = u32::try_from(groups).unwrap_or(u32::MAX).saturating_sub(1);

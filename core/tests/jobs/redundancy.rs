@@ -4,7 +4,7 @@
 //! away, and the job starts again. Everything that comes back is compared in full: the bytes and permissions of the
 //! application's files, the redundancy files with their headers, and what the filemaps record for oneself and for neighbours.
 
-use super::world::{files_below, Kept, World, SECONDS_OF_A_RUN};
+use super::world::{files_below, Kept, Source, World, SECONDS_OF_A_RUN};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_plugin_api::KvTree;
@@ -122,6 +122,17 @@ fn rs_with_more_failures_than_the_job_has_nodes_to_lose_is_refused_at_the_start(
             assert_eq!((is_right, rank.is_ok()), (is_refused, !is_refused), "{nodes} nodes: {rank:?}");
         }
     }
+}
+
+/// A site's default for all jobs kept each one on two nodes from beginning.
+#[test]
+fn rs_survives_fewer_failures_where_a_site_has_chosen_more_than_a_job_has_nodes_for() {
+    let mut world = World::new(4, 2);
+    world.put_in(Source::SystemFile, "SCR_SET_FAILURES", "2\nSCR_COPY_TYPE=RS");
+    let run = world.run(|application| application.checkpoint(1, small).unwrap());
+    run.line_with(&["WARNING", "RS survives 2 failures", "It goes on with SCR_SET_FAILURES=1"]);
+    world.lose("n1");
+    world.run(|application| application.restart(small)).all_gave(&Some(1));
 }
 
 #[test]

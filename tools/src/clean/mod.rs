@@ -34,6 +34,9 @@ pub(crate) struct CleanArgs {
     /// Do so for every user of this node, as root: for a prolog or an epilog
     #[arg(long)]
     all_users: bool,
+    /// Do so also for jobs outside of any allocation, of which nobody knows whether they have ended
+    #[arg(long, requires = "all_users")]
+    yes: bool,
     /// Also remove datasets that are in cache only; they are lost then
     #[arg(long)]
     discard_unsaved: bool,
@@ -57,15 +60,17 @@ struct Outcome {
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let env = environment::env()?;
     let params = environment::params_with_places(&env)?;
-    if args.all_users {
-        return for_all_users(&env, &params, args.allocation.as_deref());
-    }
     let manifests = Manifests::load(&env)?;
     let (choice, wanted) = match (&args.allocation, args.dead) {
         (Some(id), _) => (Choice::Named { has_ended: args.ended }, Some(id.clone())),
         (None, true) => (Choice::AllDead, None),
         (None, false) => (Choice::Own, Some(current_job_id(&env, &params, &manifests)?)),
     };
+    if args.all_users {
+        let is_of_all = wanted.as_deref() == Some(NO_ALLOCATION) && !(args.yes || args.dry_run);
+        ensure!(!is_of_all, "{OF_ALL}");
+        return for_all_users(&env, &params, args.allocation.as_deref());
+    }
     let mut by_job: BTreeMap<String, Vec<JobFolder>> = BTreeMap::new();
     let mut search = Search { env: &env, params: &params, job_id: wanted.as_deref(), refused: Vec::new() };
     for folder in search.folders()? {
@@ -131,6 +136,9 @@ fn for_all_users(env: &Env, params: &Params, job_id: Option<&str>) -> Result<Ans
     }
     Ok(Answer::Code(worst))
 }
+
+const OF_ALL: &str = "this is no allocation: --all-users would reach the jobs that every user runs here without one. Name one \
+                      with --allocation, choose --dead, or say --yes; --dry-run shows what would be removed";
 
 /// The exit code of an error.
 const ERROR: u8 = 2;

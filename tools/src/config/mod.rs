@@ -175,6 +175,13 @@ impl Configuration {
 /// Checks the files. The answer is yes where nothing is wrong with any.
 fn check_files(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result<Answer> {
     let whose = if system { FileOf::Site } else { FileOf::User };
+    let read = param::PLUGIN_PATH.info().name;
+    let mut names = param::TABLE.iter().map(|info| info.name).filter(|&name| name != read);
+    if let Some(name) = names.find(|name| env.variable(name).is_some()) {
+        warn(format_args!(
+            "{name} of the environment, and what else it sets, is not read; `scr config' reads all"
+        ));
+    }
     let checked: Vec<_> = files.iter().map(|file| (file, problems_in(env, file, whose))).collect();
     let is_valid = checked.iter().all(|(_, findings)| !findings.iter().any(Finding::is_mistake));
     let rows = checked.iter();

@@ -95,8 +95,8 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
     if args.stats {
         print(table(figures))?;
     }
-    if figures.checkpoints.count == 0 {
-        // Until there is something to go by.
+    if figures.checkpoints.count < 2 {
+        // Until there is something to go by: one checkpoint has no interval.
         if args.percent {
             print("10.0\n")?;
         }

@@ -8,6 +8,7 @@ mod report;
 mod site;
 mod text;
 
+use crate::page::grouped;
 use crate::prelude::*;
 use report::{Report, Simulation};
 use scr_config::document::Document;
@@ -18,7 +19,8 @@ use site::{rate, seconds, Site};
 #[derive(Args)]
 pub(crate) struct PlanArgs {
     /// A file that describes a machine, or the name of one that comes with scr
-    #[arg(value_name = "MACHINE", required_unless_present = "model", conflicts_with = "model")]
+    /// [default: list those]
+    #[arg(value_name = "MACHINE", conflicts_with = "model")]
     machine: Option<PathBuf>,
     /// Print the efficiency of one plan by the published model. The file has a table `[[level]]` for each level of checkpoints
     #[arg(long, value_name = "FILE", requires = "interval", requires = "counts")]
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Answer> {
     let answer = match (&args.model, &args.machine) {
         (Some(file), _) => run_model(args, file),
         (None, Some(machine)) => run_machine(args, machine),
-        (None, None) => bail!("name a machine"),
+        (None, None) => list(args.json),
     };
     or_show_error(args.json, answer)
 }
@@ -81,6 +83,22 @@ fn run_machine(args: &PlanArgs, machine: &Path) -> Result<Answer> {
 
 /// The folder of machines in an installation.
 const MACHINES: &str = "share/scr/machines";
+
+/// Lists the machines that come with scr.
+fn list(as_json: bool) -> Result<Answer> {
+    let folder = environment::env()?.install_dir.unwrap_or_default().join(MACHINES);
+    let mut sites = Vec::new();
+    for file in paths_in(&folder).unwrap_or_default() {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        sites.push((name, Site::read(&file, &read(&file)?)?));
+    }
+    ensure!(!sites.is_empty(), "there is no machine in {}; name a file that describes one", folder.display());
+    let rows = sites.iter().map(|(name, site)| [name.clone(), grouped(site.nodes as f64), site.name.clone()]);
+    let text = Table::of(&["MACHINE", "NODES", "WHAT IT IS"], rows).text();
+    let json =
+        sites.iter().map(|(name, site)| json!({ "machine": name, "nodes": site.nodes, "name": site.name }));
+    show(as_json, json.collect::<Vec<_>>().into(), text, true)
+}
 
 /// The file of a machine: one that comes with scr by its name alone.
 fn find(machine: &Path) -> Result<PathBuf> {

@@ -2,7 +2,7 @@
 //! what was assumed, the settings that make a job follow it, and the results of a simulation.
 
 use super::number;
-use super::site::{Failure, Kind, Scheme, Site};
+use super::site::{Failure, Kind, Loss, Scheme, Site};
 use crate::prelude::*;
 use scr_plan::{best_plan, simulate, CacheCosts, Costs, Gaps, Level, Machine, Outcome, Plan, Recovery};
 
@@ -99,7 +99,7 @@ impl Report {
         Ok(Self {
             curve: curve(best),
             sensitivity: sensitivity(&site, best),
-            settings: settings(best),
+            settings: settings(&site, best),
             simulated,
             site,
             candidates,
@@ -216,7 +216,7 @@ fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
 }
 
 /// The settings that make a job follow the plan.
-fn settings(best: &Candidate) -> Vec<String> {
+fn settings(site: &Site, best: &Candidate) -> Vec<String> {
     let interval = (best.plan.interval.round() as u64).max(1);
     let mut lines = match &best.kinds[..] {
         [] => vec!["SCR_CACHE_BYPASS=1".to_owned()],
@@ -228,6 +228,10 @@ fn settings(best: &Candidate) -> Vec<String> {
         }
         kinds => several(best, kinds),
     };
+    let is_grouped = |failure: &Failure| matches!(failure.loses, Loss::Nodes { in_group: true, .. });
+    if !best.kinds.is_empty() && site.failures.iter().any(is_grouped) {
+        lines.extend(FAIL_TOGETHER.map(str::to_owned));
+    }
     if !best.kinds.is_empty() {
         lines.push(format!("SCR_FLUSH={}", best.flush_every()));
     }
@@ -237,6 +241,12 @@ fn settings(best: &Candidate) -> Vec<String> {
     lines.push(format!("SCR_CHECKPOINT_SECONDS={interval}"));
     lines
 }
+
+const FAIL_TOGETHER: [&str; 3] = [
+    "# For each group of nodes that fail together, a line such as this one:",
+    "GROUPS=node[1-4] RACK=1",
+    "SCR_GROUP=RACK",
+];
 
 /// A store for each scheme: one store for all would delete what survives most with the next checkpoint that survives less.
 fn several(best: &Candidate, kinds: &[Kind]) -> Vec<String> {

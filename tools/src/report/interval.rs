@@ -20,11 +20,11 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// `None` if the job says too little.
+    /// `None` if the job says too little: one checkpoint has no interval.
     pub(super) fn of(figures: &Figures) -> Option<Self> {
         let count = figures.checkpoints.count;
         let interval = figures.computing.average();
-        if count == 0 || interval <= 0.0 || figures.run_seconds <= 0.0 {
+        if count < 2 || interval <= 0.0 || figures.run_seconds <= 0.0 {
             return None;
         }
         let flushes = figures.flushes_sync.count + figures.flushes_async.count;

@@ -54,13 +54,22 @@ pub(super) struct Cost<'f> {
     /// The same for people.
     #[serde(skip)]
     pub(super) lost: &'static str,
-    /// The checkpoint that a run would restart from; `None` for the start.
+    /// Whether it is known what would be left: nodes that do not answer may have a checkpoint that survives it.
+    pub(super) known: bool,
+    /// The checkpoint that a run would restart from; `None` for the start, and where that is not known.
     #[serde(serialize_with = "by_name")]
     pub(super) back_to: Option<&'f Held>,
     /// How many checkpoints are lost.
     pub(super) checkpoints: Option<u64>,
     /// Seconds of work that are lost besides what the end of the run has cost already.
     pub(super) seconds: Option<i64>,
+}
+
+impl Cost<'_> {
+    /// Whether another loss costs the same.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        (self.known, self.back_to) == (other.known, other.back_to)
+    }
 }
 
 fn by_name<S: Serializer>(checkpoint: &Option<&Held>, to: S) -> Result<S::Ok, S::Error> {
@@ -70,14 +79,18 @@ fn by_name<S: Serializer>(checkpoint: &Option<&Held>, to: S) -> Result<S::Ok, S:
 impl<'f> Judged<'f> {
     pub(super) fn of(facts: &'f Facts) -> Self {
         let newest = newest(facts, |_| true);
+        let protection = protection(facts, newest);
         let cost = |(loss, lost, least): (_, _, Option<Survives>)| {
             let is_left = |held: &Held| least.is_some() && held.entry.in_cache.survives >= least;
-            cost(facts, [loss, lost], newest, self::newest(facts, is_left))
+            match least.is_some() && protection == Protection::Unknown {
+                true => Cost { loss, lost, known: false, back_to: None, checkpoints: None, seconds: None },
+                false => cost(facts, [loss, lost], newest, self::newest(facts, is_left)),
+            }
         };
         Self {
             newest,
-            protection: protection(facts, newest),
             costs: LOSSES.map(cost),
+            protection,
             next_checkpoint: next_checkpoint(facts),
             next_flush: next_flush(facts, newest),
         }
@@ -151,7 +164,7 @@ fn cost<'f>(
     let until = if facts.state.may_run() { Some(facts.now) } else { newest.and_then(created) };
     let since = back_to.and_then(created);
     let seconds = until.zip(since).map(|(until, since)| until.saturating_sub(since).max(0));
-    Cost { loss, lost, back_to, checkpoints, seconds }
+    Cost { loss, lost, known: true, back_to, checkpoints, seconds }
 }
 
 /// The pace is that of the last two checkpoints.
@@ -253,6 +266,12 @@ pub(super) mod tests {
             let newest = survivors(&|_| true);
             assert_eq!(judged.newest.map(|newest| newest.entry.id), newest);
             for (cost, back_to) in judged.costs.iter().zip(expected) {
+                let is_known = cost.loss == "allocation" || judged.protection != Protection::Unknown;
+                assert_eq!(cost.known, is_known, "{facts:?}");
+                if !is_known {
+                    assert_eq!((cost.back_to, cost.checkpoints, cost.seconds), (None, None, None));
+                    continue;
+                }
                 assert_eq!(cost.back_to.map(|back_to| back_to.entry.id), back_to, "{facts:?}");
                 let steps = newest.map(|newest| newest - back_to.unwrap_or(0));
                 assert_eq!(cost.checkpoints, steps);

@@ -126,7 +126,7 @@ fn checkpoint(facts: &Facts, checkpoint: &Held) -> String {
 fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
     let mut groups: Vec<(Vec<&str>, &Cost<'_>)> = Vec::new();
     for cost in &judged.costs {
-        match groups.last_mut().filter(|(_, last)| last.back_to == cost.back_to) {
+        match groups.last_mut().filter(|(_, last)| last.is_as(cost)) {
             Some((losses, _)) => losses.push(cost.lost),
             None => groups.push((vec![cost.lost], cost)),
         }
@@ -145,6 +145,9 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
 
 /// The cost of a loss in words, up to the name of the checkpoint.
 fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
+    if !cost.known {
+        return "not known".to_owned();
+    }
     if cost.back_to.is_none() && facts.is_index_unread {
         return "not known, as the index cannot be read".to_owned();
     }
@@ -595,7 +598,7 @@ mod tests {
             (&json["in_cache"]["age_seconds"], &json["in_cache"]["bytes"]),
             (&180.into(), &(77_u64 << 30).into())
         );
-        let all = json!({ "loss": "all_nodes", "back_to": "ckpt.120", "checkpoints": 7, "seconds": 600 });
+        let all = json!({ "loss": "all_nodes", "known": true, "back_to": "ckpt.120", "checkpoints": 7, "seconds": 600 });
         assert_eq!(json["costs"][1], all);
         assert_eq!(json["flushes"][0]["seconds_left"], 15);
         assert_eq!(json["room"][0], json!({ "node": "n3", "bytes": 12_u64 << 30 }));

@@ -114,6 +114,33 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
     assert!(recorded.iter().all(|base| !base.join(format!("user1/scr.{id}")).exists()), "{}", err(&epilog));
 }
 
+/// Outside of any allocation it reached the jobs that every user runs there.
+#[test]
+fn root_reaches_the_jobs_of_all_users_outside_of_allocations_only_with_yes() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().display().to_string();
+    let clean = |arguments: &[&str]| {
+        let mut root = Command::new(env!("CARGO_BIN_EXE_scr"));
+        root.env_clear().envs([("SCR_CNTL_BASE", &base), ("SCR_CACHE_BASE", &base)]);
+        root.args(["clean", "--all-users"]).args(arguments).output().unwrap()
+    };
+    for (arguments, expected) in [
+        (&[][..], 2),
+        (&["--allocation", "defjobid", "--ended"], 2),
+        (&["--yes"], 0),
+        (&["--dry-run"], 0),
+        (&["--dead"], 0),
+        (&["--allocation", "7", "--ended"], 0),
+    ] {
+        let ended = clean(arguments);
+        assert_eq!(code(&ended), expected, "{arguments:?}: {}{}", out(&ended), err(&ended));
+        assert_eq!(err(&ended).contains("or say --yes"), expected == 2, "{}", err(&ended));
+    }
+}
+
 /// A process that is ended with the test.
 struct Running(Child);
 

@@ -180,6 +180,9 @@ fn a_name_is_a_machine_of_the_installation_and_a_file_comes_first() {
         "{}",
         err(&unknown)
     );
+    let all = scr.in_prefix(&["plan"]).output().unwrap();
+    assert_eq!(code(&all), 0);
+    assert!(out(&all).contains("\nours ") && out(&all).contains("\ntheirs "), "{}", out(&all));
     scr.write("prefix/ours", format!("name = \"a file\"\n{MIXED}"));
     assert_eq!(json(&scr, "plan ours --json")["machine"], "a file");
 }
@@ -240,6 +243,19 @@ fn the_page_needs_nothing_from_elsewhere_and_can_be_heard() {
     crate::answer::assert_balanced(&page);
 }
 
+/// With failure groups of one node each, such a failure takes several members of a set.
+#[test]
+fn the_settings_have_the_groups_that_the_figures_count_on() {
+    let grouped = format!("{MIXED}\n[[failures.several]]\nnodes = 4\nevery = \"60d\"\ngroup = true\n");
+    let scr = with(&[("mixed.toml", MIXED), ("grouped.toml", &grouped)]);
+    for (machine, is_grouped) in [("mixed.toml", false), ("grouped.toml", true)] {
+        let output = scr.in_prefix(&["plan", machine]).output().unwrap();
+        let text = out(&output);
+        assert_eq!(text.contains("\nSCR_GROUP=RACK\n"), is_grouped, "{text}");
+        assert_eq!(text.contains("\nGROUPS=node[1-4] RACK=1\n"), is_grouped, "{text}");
+    }
+}
+
 #[test]
 fn a_machine_on_which_nothing_gets_done_is_no_plan() {
     let hopeless = "nodes = 4\n[flush]\ncost = \"1y\"\n[failures]\nany-node = 1\n[[scheme]]\ntype = \"SINGLE\"\ncost = \"1y\"\n";
@@ -260,7 +276,7 @@ fn wrong_files_and_options_are_named() {
     scr.write("prefix/binary.toml", [0xff, 0xfe, 0x00]);
     let model = |rest: &str| format!("plan --model levels.toml {rest}");
     for (words, expected) in [
-        ("plan".to_owned(), "<MACHINE>"),
+        ("plan".to_owned(), "name a file that describes one"),
         ("plan missing.toml".to_owned(), "cannot read missing.toml: "),
         ("plan binary.toml".to_owned(), "cannot read binary.toml: "),
         ("plan empty.toml".to_owned(), "empty.toml:1: the key `nodes' is missing"),

@@ -261,6 +261,8 @@ fn without_an_answer_of_a_node_the_prefix_directory_speaks_and_says_how_old_that
     let silent = status(&job, &[]);
     assert_eq!((code(&silent), line(&silent, "protected").as_str()), (1, "not known: no node answers"));
     assert!(line(&silent, "in cache").starts_with("ckpt.1, "), "{}", out(&silent));
+    // It said that all work was lost, and a restart then found its checkpoint.
+    assert_eq!(line(&silent, "lost with"), "1 node, all nodes: not known");
     assert!(line(&silent, "as of").contains("n0 and 1 more did not answer: "), "{}", out(&silent));
 }
 

@@ -27,7 +27,17 @@ pub struct Groups {
 #[derive(Debug, Clone, PartialEq)]
 struct Host {
     values: IndexMap<String, String>,
+    /// The names of nodes as the line has them.
+    line: String,
     origin: Origin,
+}
+
+impl Host {
+    /// Whether this takes the place of an earlier line of the same file that looks otherwise.
+    fn takes_over(&self, earlier: &Self) -> bool {
+        let file = |host: &Self| host.origin.place().map(|place| place.file.clone());
+        self.line != earlier.line && file(self) == file(earlier)
+    }
 }
 
 impl Groups {
@@ -66,7 +76,16 @@ impl Groups {
             self.names.insert(item.key.clone());
             values.insert(item.key.clone(), item.value.clone());
         }
-        let host = Arc::new(Host { values, origin: line.origin.clone() });
+        let host = Arc::new(Host { values, line: line.value.clone(), origin: line.origin.clone() });
+        let earlier = nodes.iter().find_map(|node| Some((node, self.hosts.get(node)?)));
+        // A name that stands twice in a file is reported there.
+        if let Some((node, earlier)) = earlier.filter(|(_, earlier)| host.takes_over(earlier)) {
+            let message = format!(
+                "GROUPS={} has {node}, which GROUPS={} has as well; the later line counts, with all its groups",
+                host.line, earlier.line
+            );
+            problems.push(Problem::new(&line.origin, message));
+        }
         self.hosts.extend(nodes.into_iter().map(|node| (node, host.clone())));
     }
 

@@ -192,6 +192,14 @@ impl Redundancies {
         match every {
             Some(at) => {
                 let every = kept.remove(at);
+                if every.output && !kept.is_empty() {
+                    let index = every.index;
+                    let message = format!(
+                        "CKPT={index} has OUTPUT=1, and takes every checkpoint as well that no other line does, as none has \
+                         INTERVAL=1; add a line with INTERVAL=1 for them"
+                    );
+                    problems.push(Problem::new(&every.origin, message));
+                }
                 Ok(Self { every, others: kept })
             }
             None => Err(kept),

@@ -61,6 +61,11 @@ impl Origin {
         !matches!(self, Origin::Build | Origin::Default)
     }
 
+    /// Whether the user of the job has set it, and not the site.
+    pub fn is_of_user(&self) -> bool {
+        matches!(self, Origin::Environment | Origin::UserFile(_) | Origin::Application)
+    }
+
     /// The same file at another line; 0 stands for this one.
     pub(crate) fn at_line(&self, line: u32) -> Self {
         let mut origin = self.clone();
