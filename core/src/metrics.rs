@@ -1,12 +1,13 @@
 //! Metrics of a running job, for the textfile collector of Prometheus: `SCR_METRICS_DIR`.
 //!
-//! The first rank on each node writes a file of its own, at most every [`SECONDS`] seconds and within calls of the application:
-//! there is no thread. All nodes have the same figures of the job as a whole. At its end the job says so in the file, and
-//! `scr clean` removes it. A file that cannot be written never fails a job.
+//! Rank 0 writes a file on its node, at most every [`SECONDS`] seconds and within calls of the application: there is no thread.
+//! The figures are those of the job as a whole. At its end the job says so in the file, and `scr clean` removes it. A file that
+//! cannot be written never fails a job.
 
 use crate::job::Job;
-use crate::log::{Class, Figures, Level};
+use crate::log::{Class, Figures, Level, Spent, BOUNDS};
 use scr_base::fs::{Durability, Files};
+use scr_comm::Rank;
 use scr_config::param;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -38,12 +39,12 @@ pub(crate) struct Now {
 impl Metrics {
     /// Those of this rank, if it writes any.
     pub(crate) fn begin(job: &Job) -> Option<Self> {
-        let dir =
-            job.params.get(&param::METRICS_DIR).filter(|_| job.nodes.leader(job.rank()) == job.rank())?;
+        let dir = job.params.get(&param::METRICS_DIR).filter(|_| job.rank() == Rank(0))?;
         let prefix = job.prefix.dir();
         let (user, id) = (job.params.get(&param::USER_NAME), job.params.get(&param::JOB_ID));
         let path = dir.join(file_name(&user, &id, job.nodes.name(job.rank()), prefix));
-        let labels = [("job", id), ("user", user), ("prefix", prefix.display().to_string())];
+        // Prometheus has a label `job` of its own.
+        let labels = [("jobid", id), ("user", user), ("prefix", prefix.display().to_string())];
         let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value))).join(",");
         Some(Self { path, labels, written: None, warned: false })
     }
@@ -128,12 +129,37 @@ fn text(labels: &str, figures: &Figures, now: Now, micros: u64) -> String {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
     }
+    for (name, help, spent) in spreads(figures) {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
+        let mut up_to = 0;
+        for (bound, count) in BOUNDS.iter().zip(spent.spread) {
+            up_to += count;
+            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {up_to}");
+        }
+        let Spent { seconds, count, .. } = spent;
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ = writeln!(text, "{name}_sum{{{labels}}} {seconds}\n{name}_count{{{labels}}} {count}");
+    }
     text
+}
+
+/// The times that are shown one by one: a sum hides the one that took long.
+fn spreads(figures: &Figures) -> [(&'static str, &'static str, Spent); 3] {
+    let mut flushes = figures.flushes_sync;
+    flushes.sum(figures.output_flushes_sync);
+    flushes.sum(figures.flushes_async);
+    [
+        ("scr_checkpoint_duration_seconds", "How long checkpoints took.", figures.checkpoints),
+        ("scr_flush_duration_seconds", "How long flushes took.", flushes),
+        ("scr_restart_duration_seconds", "How long restarts took.", figures.restarts),
+    ]
 }
 
 /// The names of all metrics.
 pub fn names() -> Vec<&'static str> {
-    all(&Figures::default(), Now::default(), 0).into_iter().map(|(name, ..)| name).collect()
+    let figures = Figures::default();
+    let all = all(&figures, Now::default(), 0).into_iter().map(|(name, ..)| name);
+    all.chain(spreads(&figures).map(|(name, ..)| name)).collect()
 }
 
 fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
@@ -201,9 +227,18 @@ mod tests {
             let units = ["seconds", "bytes", "ratio", "total", "running", "survived"];
             assert!(units.iter().any(|unit| name.ends_with(unit)), "{name}");
         }
-        let text = text("job=\"7\"", &Figures::default(), Now { is_running: true, survives: Some(2) }, 1);
-        assert!(text.contains("# TYPE scr_job_running gauge\nscr_job_running{job=\"7\"} 1\n"), "{text}");
-        assert!(text.contains("\nscr_node_losses_survived{job=\"7\"} 2\n"), "{text}");
+        let mut figures = Figures::default();
+        for seconds in [0.2, 2.0, 5000.0] {
+            figures.checkpoints.add(Some(seconds));
+        }
+        let text = text("jobid=\"7\"", &figures, Now { is_running: true, survives: Some(2) }, 1);
+        assert!(text.contains("# TYPE scr_job_running gauge\nscr_job_running{jobid=\"7\"} 1\n"), "{text}");
+        assert!(text.contains("\nscr_node_losses_survived{jobid=\"7\"} 2\n"), "{text}");
+        for (bound, count) in [("0.1", 0), ("0.3", 1), ("3", 2), ("3000", 2), ("+Inf", 3)] {
+            let line =
+                format!("\nscr_checkpoint_duration_seconds_bucket{{jobid=\"7\",le=\"{bound}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
         assert!(!text.contains("scr_last_checkpoint_cache_timestamp_seconds"), "there is none yet");
     }
 

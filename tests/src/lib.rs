@@ -30,7 +30,7 @@ mod slurm;
 pub use at_call::{on_all, on_rank, Call};
 pub use browser::{expect_well_shown, take_picture, Theme};
 pub use cluster::Cluster;
-pub use exporter::{NodeExporter, NODE_EXPORTER};
+pub use exporter::{Server, NODE_EXPORTER};
 pub use job::{forget_settings, Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
 pub use mpi::{

@@ -35,12 +35,29 @@ pub struct Spent {
     pub seconds: f64,
     /// How often.
     pub count: u64,
+    /// How often it took more than one of [`BOUNDS`] and no more than the next, up from 0. The longest are not among them.
+    #[serde(skip)]
+    pub spread: [u64; BOUNDS.len()],
 }
 
+/// Seconds by which times are told apart.
+pub const BOUNDS: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0];
+
 impl Spent {
-    pub(super) fn add(&mut self, seconds: Option<f64>) {
-        self.seconds += seconds.unwrap_or(0.0).max(0.0);
+    pub(crate) fn add(&mut self, seconds: Option<f64>) {
+        let seconds = seconds.unwrap_or(0.0).max(0.0);
+        self.seconds += seconds;
         self.count += 1;
+        if let Some(at) = BOUNDS.iter().position(|bound| seconds <= *bound) {
+            self.spread[at] += 1;
+        }
+    }
+
+    /// Adds all of another one.
+    pub fn sum(&mut self, other: Self) {
+        self.seconds += other.seconds;
+        self.count += other.count;
+        self.spread.iter_mut().zip(other.spread).for_each(|(one, other)| *one += other);
     }
 
     /// Seconds each time.
@@ -247,10 +264,7 @@ impl Figures {
 
     /// Adds the figures of another job.
     pub fn add(&mut self, other: &Self) {
-        let sums = |one: &mut Spent, other: Spent| {
-            one.seconds += other.seconds;
-            one.count += other.count;
-        };
+        let sums = Spent::sum;
         for (one, other) in self.times.iter_mut().zip(other.times) {
             *one += other;
         }

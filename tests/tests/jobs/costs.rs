@@ -1,14 +1,16 @@
 //! The cost of a job on pretend nodes: it fails three times, and every figure of its report is added up against its log in
-//! another way. Its page is opened in a browser, and its metrics are scraped by a node exporter.
+//! another way. Its page is opened in a browser, and its metrics are scraped by a node exporter, and asked for by all
+//! queries of the dashboard.
 
 use scr_tests::{
     expect_well_shown, needs_namespaces, on_any_mpi, repository, take_picture, with_optional, Cluster, Job,
-    Mpi, NodeExporter, Program, Theme, NODE_EXPORTER,
+    Mpi, Program, Server, Theme, NODE_EXPORTER,
 };
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// An entry of the event log, read with as little as possible.
 struct Entry {
@@ -147,7 +149,7 @@ fn expect_added_up(log: &[Entry], job: &Value) {
 fn expect_good_metrics(metrics: &Path) {
     let files: Vec<_> =
         std::fs::read_dir(metrics).expect("a folder").flatten().map(|entry| entry.path()).collect();
-    assert_eq!(files.len(), 5, "one for each node that a run has used: {files:?}");
+    assert_eq!(files.len(), 1, "that of rank 0: {files:?}");
     with_optional("promtool", "the metrics by promtool", || {
         for file in &files {
             let text = std::fs::read(file).expect("metrics");
@@ -161,14 +163,10 @@ fn expect_good_metrics(metrics: &Path) {
         }
     });
     with_optional(NODE_EXPORTER, "the metrics by a node exporter", || {
-        // One node of a real site has one file.
-        let scratch = tempfile::tempdir().expect("a folder");
-        let first =
-            files.iter().find(|file| file.display().to_string().contains(".n0.")).expect("that of node n0");
-        std::fs::copy(first, scratch.path().join(first.file_name().expect("a name"))).expect("a copy");
-        let scraped = NodeExporter::start(scratch.path()).scrape();
+        let exporter = Server::node_exporter(metrics);
+        let scraped = exporter.get("/metrics");
         let value = |name: &str| {
-            let line = scraped.lines().find(|line| line.starts_with(&format!("{name}{{job=\"tests\"")));
+            let line = scraped.lines().find(|line| line.starts_with(&format!("{name}{{jobid=\"tests\"")));
             let line = line.unwrap_or_else(|| panic!("{name} is not in\n{scraped}"));
             line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")
         };
@@ -176,7 +174,45 @@ fn expect_good_metrics(metrics: &Path) {
         assert_eq!((value("scr_job_running"), value("scr_node_losses_survived")), (0.0, 1.0));
         assert!(value("scr_goodput_ratio") > 0.0 && value("scr_rebuilt_ranks_total") == 1.0);
         assert!(scraped.contains("node_textfile_scrape_error 0"), "{scraped}");
+        with_optional("prometheus", "the queries of the dashboard by Prometheus", || {
+            // As while the job was at work.
+            let text = std::fs::read_to_string(&files[0]).expect("metrics");
+            let at_work = |line: &str| {
+                if line.starts_with("scr_job_running{") {
+                    line.replace("} 0", "} 1")
+                } else {
+                    line.to_owned()
+                }
+            };
+            let text: String = text.lines().map(|line| at_work(line) + "\n").collect();
+            std::fs::write(&files[0], text).expect("the same file");
+            expect_answered(&exporter);
+        });
     });
+}
+
+/// A Prometheus calls its own jobs `job`, as it does by default: all queries asked for those.
+fn expect_answered(exporter: &Server) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let prometheus = Server::prometheus(folder.path(), exporter);
+    let dashboard = std::fs::read_to_string(repository().join("etc/grafana/scr.json")).expect("a dashboard");
+    let dashboard: Value = serde_json::from_str(&dashboard).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let of_job =
+        |query: &str| query.replace("$job", "tests").replace("$user", ".*").replace("$__rate_interval", "1m");
+    let mut queries: Vec<_> =
+        targets.map(|target| of_job(target["expr"].as_str().expect("a query"))).collect();
+    assert!(queries.len() > 20);
+    // Rates need two scrapes.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !queries.is_empty() {
+        assert!(Instant::now() < deadline, "nothing is found by {queries:#?}");
+        queries.retain(|query| !prometheus.query(query).contains("\"value\":"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let jobs = prometheus.get("/api/v1/label/jobid/values");
+    assert!(jobs.contains("\"tests\""), "the dashboard offers no job: {jobs}");
 }
 
 on_any_mpi! {

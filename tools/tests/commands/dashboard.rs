@@ -29,5 +29,6 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
 
 fn metrics_in(query: &str) -> impl Iterator<Item = String> + '_ {
     let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    words.filter(|word| word.starts_with("scr_")).map(str::to_owned)
+    let words = words.filter(|word| word.starts_with("scr_"));
+    words.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned())
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 fn named(text: &str) -> BTreeSet<&str> {
     let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     let words = text.split(|letter| !is_part(letter));
+    let words = words.map(|word| word.strip_suffix("_bucket").unwrap_or(word));
     words.filter(|word| word.starts_with("scr_") && word.len() > 4).collect()
 }
 
