@@ -1,6 +1,6 @@
 //! The command line with all subcommands. [`classic`](crate::classic) has other names for them.
 
-use crate::output::print_to_stderr;
+use crate::output::{print_to_stderr, JSON_VERSION};
 use crate::prelude::*;
 use crate::run::{self as job, postrun, prerun, queries, small};
 use crate::table::{output_columns, wrap};
@@ -12,16 +12,20 @@ use crate::{plugin, poststage, report, scrub, status};
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use scr_core::cache::filemap;
 use std::error::Error as _;
 use std::io::IsTerminal;
 use std::num::{IntErrorKind, ParseIntError};
 
 /// Inspect, check and repair the datasets, settings and plugins of the scr runtime.
 #[derive(Parser)]
-#[command(name = "scr", version, about, after_help = BELOW, propagate_version = true)]
+#[command(name = "scr", version, about, after_help = BELOW, propagate_version = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    /// Print the versions of the files and interfaces that this release reads: before an upgrade, and before the way back
+    #[arg(long, exclusive = true)]
+    formats: bool,
     /// Accepted for scripts of C SCR, and ignored: set SCR_DEBUG=1 to see more
     #[arg(id = "verbose", short, long, global = true, hide = true)]
     _verbose: bool,
@@ -154,7 +158,28 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     // As C SCR, a classic name takes the beginning of an option for it. Under our own, `--de` deletes nothing.
     let matches = command().infer_long_args(classic::is_meant()).try_get_matches_from(arguments);
     let understood = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    understood.unwrap_or_else(|error| end(error)).command.run()
+    match understood.unwrap_or_else(|error| end(error)) {
+        Cli { command: Some(command), .. } => command.run(),
+        Cli { formats: true, .. } => print(formats().text()),
+        Cli { .. } => end(Cli::command().error(ErrorKind::MissingSubcommand, "name a command")),
+    }
+}
+
+/// The forms of what releases exchange.
+fn formats() -> Table {
+    let (agent, api) = (scr_core::flush::RECORD_VERSION, scr_plugin_api::abi::API_VERSION);
+    let in_prefix = scr_prefix::FORMATS.map(|(file, first, last)| match first == last {
+        true => [file.to_owned(), first.to_string(), "prefix directory".to_owned()],
+        false => [file.to_owned(), format!("{first} to {last}"), "prefix directory".to_owned()],
+    });
+    let others = [
+        ["filemap", &filemap::VERSION.to_string(), "cache"],
+        ["detached.*", agent, "flush that outlives its job"],
+        ["plugin interface", &api.to_string(), "plugins"],
+        ["--json", &JSON_VERSION.to_string(), "what commands print"],
+    ];
+    let others = others.map(|row| row.map(str::to_owned));
+    Table::of(&["FORMAT", "VERSION", "WHERE"], in_prefix.into_iter().chain(others))
 }
 
 /// The command line, in the width of the output. The word after an option is its value, a negative number too: the

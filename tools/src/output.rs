@@ -34,7 +34,7 @@ impl From<bool> for Answer {
 }
 
 /// The version of the JSON that commands print. It grows when something that was there changes; fields may be added.
-const JSON_VERSION: u32 = 1;
+pub(crate) const JSON_VERSION: u32 = 1;
 
 /// Prints what was asked for.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<Answer> {

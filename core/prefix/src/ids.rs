@@ -479,7 +479,7 @@ fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixEr
     }
 }
 
-const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 const PREFIX: &str = "PREFIX_RANDOM_ID";
 const RUN: &str = "RUN";
 const NEXT: &str = "NEXT";

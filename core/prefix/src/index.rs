@@ -30,7 +30,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// The only version that is read and written.
-const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 const LAST: &str = "LAST";
 const BEGUN: &str = "BEGUN";

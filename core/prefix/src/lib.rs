@@ -56,6 +56,14 @@ mod tidy;
 mod unsynced;
 
 pub use container::{Contents, Member};
+/// The files of scr below a prefix directory whose form has a version, with the first and the last that this release reads. It writes
+/// the first, and the later ones where something is used that needs them.
+pub const FORMATS: [(&str, u64, u64); 3] = [
+    ("index.scr", index::VERSION, index::VERSION),
+    ("summary.scr", summary::VERSION, summary::VERSION_AGGREGATED),
+    ("ids.scr", ids::VERSION, ids::VERSION),
+];
+
 pub use descriptor::{Between, DatasetDescriptor, RestartPoint, Seq, RANKS};
 pub use error::PrefixError;
 pub use fields::{as_text, json, packed, set_crc, set_json};

@@ -15,9 +15,9 @@ use scr_plugin_api::KvTree;
 use std::path::Path;
 
 /// The version of C SCR.
-const VERSION: u64 = 6;
+pub(crate) const VERSION: u64 = 6;
 /// That of a dataset in containers.
-const VERSION_AGGREGATED: u64 = 7;
+pub(crate) const VERSION_AGGREGATED: u64 = 7;
 
 /// The summary of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -362,7 +362,9 @@ fn next_frame(bytes: &[u8]) -> Frame<'_> {
 const IN_FILES: &str = "FILES";
 const IN_REDUNDANCY: &str = "REDUNDANCY";
 /// First bytes of a filemap; the last of them is the version of the format.
-const MAGIC: &[u8] = b"scrfmap\x02";
+const MAGIC: &[u8] = &[b's', b'c', b'r', b'f', b'm', b'a', b'p', VERSION];
+/// The only version that is read and written.
+pub const VERSION: u8 = 2;
 /// Length and checksum before each record.
 const HEAD: usize = 8;
 

@@ -51,6 +51,7 @@ pub(crate) mod throttle;
 mod under_way;
 mod worker;
 
+pub use detached::record::VERSION as RECORD_VERSION;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::{resolve_pending_flushes, LeftWhole};
 pub(crate) use flushes::{FlushSite, Flushes};

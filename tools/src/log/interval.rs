@@ -163,8 +163,8 @@ mod tests {
     fn checkpoint_cost_is_separated_from_other_time() {
         let figures = totals([run(0), run(200)].concat());
         assert_eq!((figures.runs, figures.failures, figures.cost()), (2, 1, 4.0));
-        let output = Spent { seconds: 4.0, count: 2, ..Spent::default() };
-        assert_eq!((figures.between_failures(), figures.output_flushes_sync), (200.0, output));
+        let Spent { seconds, count, .. } = figures.output_flushes_sync;
+        assert_eq!((figures.between_failures(), seconds, count), (200.0, 4.0, 2));
     }
 
     #[test]

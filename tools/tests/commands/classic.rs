@@ -1,6 +1,7 @@
 //! Small commands of C SCR as scripts call them, on a prefix directory that C SCR wrote.
 
 use crate::answer::{code, err, out};
+use crate::finished_job::FinishedJob;
 use scr_base::fs::RealFiles;
 use scr_prefix::{Halt, LastRun, Prefix};
 use std::path::{Path, PathBuf};
@@ -117,6 +118,30 @@ fn a_checksum_is_that_of_the_standard() {
     std::fs::write(folder.path().join("digits"), b"123456789").unwrap();
     assert_eq!(out(&scr(folder.path(), &["crc32", "digits"])), "cbf43926\n");
     assert_eq!(code(&scr(folder.path(), &["crc32", "none"])), 2);
+}
+
+#[test]
+fn the_versions_of_all_formats_are_those_that_files_of_a_job_have() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "1")]);
+    let formats = out(&scr(&job.path(), &["--formats"]));
+    let version = |file: &Path| {
+        let text = out(&scr(&job.path(), &["print", file.to_str().unwrap()]));
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("VERSION = ")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{}: {text}", file.display()))
+    };
+    let in_prefix = job.prefix().join(".scr");
+    for (name, file) in
+        [("index.scr", "index.scr"), ("ids.scr", "ids.scr"), ("summary.scr", "scr.dataset.1/summary.scr")]
+    {
+        let row = formats
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name}: {formats}"));
+        assert_eq!(row.split_whitespace().nth(1), Some(version(&in_prefix.join(file)).as_str()), "{formats}");
+    }
+    for name in ["filemap", "detached.*", "plugin interface", "--json"] {
+        assert!(formats.lines().any(|line| line.starts_with(name)), "{name}: {formats}");
+    }
 }
 
 #[test]

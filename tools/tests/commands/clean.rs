@@ -65,12 +65,12 @@ fn metrics_go_with_the_allocation_that_has_written_them() {
         FinishedJob::with_settings(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", &JOB), ("SCR_METRICS_DIR", dir)]);
     fs::write(metrics.path().join(format!("scr.user1.{}0.n0.00000000.prom", *JOB)), "").unwrap();
     let left = || fs::read_dir(metrics.path()).unwrap().count();
-    assert_eq!(left(), 3);
+    assert_eq!(left(), 2);
     let clean = |more: &[&str]| {
         let arguments = [&["--allocation", &JOB, "--ended"], more].concat();
         command(&job, &arguments).env("SCR_METRICS_DIR", dir).output().unwrap()
     };
-    assert_eq!((code(&clean(&["--dry-run"])), left()), (0, 3));
+    assert_eq!((code(&clean(&["--dry-run"])), left()), (0, 2));
     assert_eq!((code(&clean(&[])), left()), (0, 1), "that of another allocation stays");
 }
 

@@ -164,7 +164,7 @@ pub(super) const EXECUTED: [&str; 2] = ["PROGRAM", "LIBRARY"];
 
 const PREFIX: &str = "detached.";
 /// The form of the record.
-const VERSION: &str = "3";
+pub const VERSION: &str = "3";
 /// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 
