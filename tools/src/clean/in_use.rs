@@ -236,10 +236,12 @@ fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// Whether a process is a command of scr, or has the library mapped.
+/// Whether a process is a command of scr, or has the library mapped, or one of its plugins: a program may hold the library itself.
 fn runs_scr(program: &Path, mapped: &[PathBuf]) -> bool {
-    let is_library =
-        |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"libscr.so"));
+    let is_library = |path: &Path| {
+        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+        matches!(name.strip_prefix(b"libscr"), Some([b'.' | b'_', ..]))
+    };
     program.file_name().is_some_and(|name| name == "scr") || mapped.iter().any(|path| is_library(path))
 }
 
