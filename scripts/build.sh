@@ -20,6 +20,6 @@ shift
 MPICC=$mpicc "${CARGO:-cargo}" "$command" --locked --profile "$profile" "$@"
 # A later build for another MPI leaves this one's library alone.
 kept=$folder/$(scripts/mpi-name "$mpicc")
-for file in libscr.so examples/comm_suite; do
+for file in libscr.so libscr.a examples/comm_suite; do
     [ ! "$folder/$file" -nt "$kept/${file##*/}" ] || install -D "$folder/$file" "$kept/${file##*/}"
 done

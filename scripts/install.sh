@@ -61,10 +61,33 @@ place() { # place FOLDER: below the tree, if it is not absolute
 put 755 "$built/$mpi/libscr.so" $lib
 put 644 ffi/include/scr.h include
 put 644 ffi/include/scr.hpp include
-install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
+compile() { # compile ARGUMENT...: with the options of whoever builds
     # shellcheck disable=SC2086 # options of the compiler are several words
-    ${CC:-cc} -std=c99 ${CFLAGS:--O2} -fPIC -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' ${LDFLAGS:-} -Iffi/include \
-        ffi/fortran/scrf.c -o "$prefix/$lib/libscrf.so" -L"$prefix/$lib" -lscr
+    ${CC:-cc} -std=c99 ${CFLAGS:--O2} -fPIC -fno-lto -Iffi/include "$@"
+}
+# libscr.a is one object that has the names of libscr.so and no others, so that those of Rust meet none of the program. It knows
+# its folder. Without a section for each function it is half as large, and quickly linked.
+install_static() {
+    local names=$stage/names
+    nm -D --defined-only "$built/$mpi/libscr.so" | sed 's/.* //' >"$names"
+    sed 's/^/-Wl,-u,/' "$names" >"$stage/roots"
+    {
+        echo 'SECTIONS { .eh_frame : { KEEP(*(.eh_frame)) }'
+        for section in text rodata data.rel.ro gcc_except_table; do echo ".$section : { *(.$section .$section.*) }"; done
+        echo '}'
+    } >"$stage/sections"
+    echo "const char scr_folder_of_archive[] = \"$root/$lib\";" | compile -xc -c - -o "$stage/folder.o"
+    compile -r -nostdlib -Wl,--gc-sections,--force-group-allocation,-S,-T,"$stage/sections" "@$stage/roots" \
+        "$stage/folder.o" "$built/$mpi/libscr.a" -o "$stage/scr.o"
+    objcopy --strip-unneeded --keep-global-symbols="$names" -R .llvmbc -R .llvmcmd "$stage/scr.o" # bitcode of the compiler's own libraries
+    compile -c ffi/fortran/scrf.c -o "$stage/scrf.o"
+    for name in scr scrf; do ar rcs "$prefix/$lib/lib$name.a" "$stage/$name.o"; done
+}
+install_static
+install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
+    # shellcheck disable=SC2086 # options of the linker are several words
+    compile -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' ${LDFLAGS:-} "$stage/scrf.o" -o "$prefix/$lib/libscrf.so" \
+        -L"$prefix/$lib" -lscr
     put 644 ffi/fortran/scrf.h include
     put 644 ffi/fortran/scr.f90 include # a module file belongs to one compiler; this is for all others
     if command -v gfortran >/dev/null; then gfortran -fsyntax-only -J "$prefix/include" ffi/fortran/scr.f90; fi

@@ -1,5 +1,5 @@
 # find_package(scr), or find_package(SCR): the targets scr::scr (C and C++) and scr::scrf (Fortran, and C besides), with the MPI
-# that they were built for.
+# that they were built for; and scr::scr-static and scr::scrf-static, if the archives are there.
 #
 # Found from where this file lies, so that the tree can be moved.
 get_filename_component(_scr_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -22,29 +22,47 @@ endif()
 include(CMakeFindDependencyMacro)
 find_dependency(MPI)
 
-foreach(_scr_name scr scrf)
-  if(NOT TARGET scr::${_scr_name})
-    add_library(scr::${_scr_name} SHARED IMPORTED)
-    set_target_properties(scr::${_scr_name} PROPERTIES
-      IMPORTED_LOCATION "${_scr_prefix}/@LIB@/lib${_scr_name}.so"
-      IMPORTED_SONAME "lib${_scr_name}.so"
-      INTERFACE_INCLUDE_DIRECTORIES "${_scr_prefix}/include")
+foreach(_scr_kind SHARED STATIC)
+  set(_scr_suffix "")
+  set(_scr_ending so)
+  if(_scr_kind STREQUAL STATIC)
+    set(_scr_suffix -static)
+    set(_scr_ending a)
   endif()
-endforeach()
-set_property(TARGET scr::scrf PROPERTY INTERFACE_LINK_LIBRARIES scr::scr)
-foreach(_scr_language C CXX Fortran)
-  if(TARGET MPI::MPI_${_scr_language})
-    # The options of a Fortran compiler are none of the others.
-    set(_scr_name scr)
-    if(_scr_language STREQUAL Fortran)
-      set(_scr_name scrf)
+  foreach(_scr_name scr scrf)
+    set(_scr_file "${_scr_prefix}/@LIB@/lib${_scr_name}.${_scr_ending}")
+    set(_scr_target scr::${_scr_name}${_scr_suffix})
+    if(NOT EXISTS "${_scr_file}")
+      break()
     endif()
-    set_property(TARGET scr::${_scr_name} APPEND PROPERTY INTERFACE_LINK_LIBRARIES MPI::MPI_${_scr_language})
-  endif()
+    if(NOT TARGET ${_scr_target})
+      add_library(${_scr_target} ${_scr_kind} IMPORTED)
+    endif()
+    # The options of a Fortran compiler are none of the others.
+    set(_scr_languages C CXX)
+    set(_scr_links "")
+    if(_scr_name STREQUAL scrf)
+      set(_scr_languages Fortran)
+      set(_scr_links scr::scr${_scr_suffix})
+    elseif(_scr_kind STREQUAL STATIC)
+      set(_scr_links gcc_s util rt pthread m dl)
+      # A program that holds libscr.a finds the tree as it would find libscr.so.
+      set_property(TARGET ${_scr_target} PROPERTY INTERFACE_LINK_OPTIONS "-Wl,-rpath,${_scr_prefix}/@LIB@")
+    endif()
+    foreach(_scr_language IN LISTS _scr_languages)
+      if(TARGET MPI::MPI_${_scr_language})
+        list(APPEND _scr_links MPI::MPI_${_scr_language})
+      endif()
+    endforeach()
+    set_target_properties(${_scr_target} PROPERTIES
+      IMPORTED_LOCATION "${_scr_file}"
+      IMPORTED_SONAME "lib${_scr_name}.so"
+      INTERFACE_INCLUDE_DIRECTORIES "${_scr_prefix}/include"
+      INTERFACE_LINK_LIBRARIES "${_scr_links}")
+  endforeach()
 endforeach()
 set(SCR_INCLUDE_DIRS "${_scr_prefix}/include")
 set(SCR_LIBRARIES scr::scr)
-unset(_scr_file)
-unset(_scr_language)
-unset(_scr_name)
-unset(_scr_prefix)
+foreach(_scr_name ending file kind language languages links prefix suffix target name)
+  unset(_scr_${_scr_name})
+endforeach()

@@ -30,7 +30,7 @@ fn require_same_mpi() -> Result<(), Failure> {
         "MPICH or an MPI derived from it (Intel MPI, MVAPICH, Cray MPICH)"
     };
     Err(mpi(format!(
-        "libscr.so was built with {built}, and this program runs under another MPI, `{}'; link the libscr.so of that MPI",
+        "libscr was built with {built}, and this program runs under another MPI, `{}'; link the libscr of that MPI",
         running.name
     )))
 }

@@ -98,10 +98,12 @@ on_each_mpi! {
     }
 
     fn the_library_exports_the_functions_of_the_header_and_nothing_else(mpi: Mpi) {
-        let library = stage(mpi).join("lib/libscr.so");
-        let exported = output(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
-        let exported: BTreeSet<_> = exported.lines().filter_map(|line| line.split_whitespace().last()).collect();
-        assert_eq!(exported, FUNCTIONS.into_iter().chain(FOR_LANGUAGES).collect());
+        for (library, options) in [("libscr.so", &["-D"][..]), ("libscr.a", &["-g"])] {
+            let library = stage(mpi).join("lib").join(library);
+            let exported = output(Command::new("nm").args(options).arg("--defined-only").arg(&library));
+            let names = exported.lines().filter_map(|line| line.split_whitespace().nth(2));
+            assert_eq!(names.collect::<BTreeSet<_>>(), FUNCTIONS.into_iter().chain(FOR_LANGUAGES).collect());
+        }
     }
 
     fn a_library_of_another_mpi_is_refused_before_it_is_used(mpi: Mpi) {

@@ -38,6 +38,31 @@ on_each_mpi! {
         });
     }
 
+    fn heat2d_survives_a_lost_node_where_it_holds_the_library(mpi: Mpi) {
+        let tree = Tree::new(mpi);
+        for (compiler, language, source, package, arguments) in [
+            ("gcc", "cc", "heat2d.c", "scr", [options(true), options(false)]),
+            ("g++", "cxx", "heat2d.cpp", "scr", [numbers(true), numbers(false)]),
+            ("gfortran", "f90", "heat2d.f", "scrf", [numbers(true), numbers(false)]),
+        ] {
+            with_compiler(compiler, source, || {
+                let program = tree.scratch.path().join(language);
+                let mut asked = Command::new("pkg-config");
+                asked.args(["--static", "--cflags", "--libs", package]);
+                let flags = asked.env("PKG_CONFIG_PATH", tree.path.join("lib/pkgconfig")).output().unwrap();
+                let mut command = Command::new(mpi.compiler_of(language));
+                command.arg("-DUSE_SCR").arg(tree.examples().join(source)).arg("-o").arg(&program);
+                let flags = String::from_utf8(flags.stdout).unwrap();
+                compile(command.arg("-Wl,-Bstatic").args(flags.split_whitespace()));
+                assert!(!linked(&program).contains("libscr"), "{}", linked(&program));
+                tree.expect_right_answer(&program, &arguments[0], &arguments[1]);
+            });
+        }
+        // Moved again, it is where the archive was installed.
+        std::fs::remove_dir_all(&tree.path).unwrap();
+        tree.expect_right_answer(&tree.scratch.path().join("cc"), &options(true), &options(false));
+    }
+
     fn heat2d_in_fortran_77_style_survives_a_lost_node(mpi: Mpi) {
         with_compiler("gfortran", "heat2d in Fortran 77 style", || built_survives(mpi, "heat2d_f77"));
     }
@@ -225,8 +250,7 @@ on_any_mpi! {
                 make
             };
             compile(make().arg("heat2d"));
-            let linked = Command::new("ldd").arg(copy.join("heat2d")).output().unwrap();
-            let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+            let linked = linked(&copy.join("heat2d"));
             assert!(linked.contains(&format!("{}/", found.display())), "{variable}={}: {linked}", value.display());
             let elsewhere = make().arg("clean").output().unwrap();
             assert!(elsewhere.status.success(), "{elsewhere:?}");
@@ -296,12 +320,18 @@ on_any_mpi! {
                 compile(&mut configure(&format!("{head}project(app {languages})\n{body}")));
                 compile(Command::new("cmake").args(["--build", "build"]).current_dir(&folder));
                 for program in *programs {
-                    let linked = Command::new("ldd").arg(folder.join("build").join(program)).output().unwrap();
-                    let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+                    let linked = linked(&folder.join("build").join(program));
                     let (own, other) = if mpi == Mpi::OpenMpi { ("libmpi.so", "libmpich") } else { ("libmpich", "libmpi.so") };
                     assert!(linked.contains(own) && !linked.contains(other), "{program}: {linked}");
+                    assert_ne!(linked.contains("libscr"), program.contains("static"), "{program}: {linked}");
+                    if program.contains("static_alone") {
+                        tree.expect_right_answer(&folder.join("build").join(program), &numbers(true), &numbers(false));
+                    }
                 }
             }
+            std::fs::remove_file(tree.path.join("lib/libscr.a")).unwrap();
+            let shared = "if(TARGET scr::scr-static OR TARGET scr::scrf-static)\nmessage(FATAL_ERROR static)\nendif()\n";
+            compile(&mut configure(&format!("project(app C)\nfind_package(scr REQUIRED)\n{shared}")));
             std::fs::remove_file(tree.path.join("lib/libscrf.so")).unwrap();
             let missing = configure("project(app C)\nfind_package(scr REQUIRED)\n").output().unwrap();
             let message = String::from_utf8_lossy(&missing.stderr).into_owned();
@@ -424,14 +454,20 @@ target_compile_features(in_cpp PRIVATE cxx_std_17)
 target_link_libraries(in_cpp scr::scr)
 add_executable(in_fortran ${EXAMPLES}/heat2d.f)
 target_link_libraries(in_fortran scr::scrf)
+add_executable(in_c_static ${EXAMPLES}/heat2d.c)
+target_link_libraries(in_c_static scr::scr-static)
+add_executable(in_cpp_static ${EXAMPLES}/heat2d.cpp)
+target_compile_features(in_cpp_static PRIVATE cxx_std_17)
+target_link_libraries(in_cpp_static scr::scrf-static)
 "#,
-        &["in_c", "in_c_by_scrf", "in_cpp", "in_fortran"],
+        &["in_c", "in_c_by_scrf", "in_cpp", "in_fortran", "in_c_static", "in_cpp_static"],
     ),
     (
         "Fortran",
         "find_package(scr REQUIRED)\nadd_executable(alone ${EXAMPLES}/heat2d.f)\n\
-         target_link_libraries(alone scr::scrf)\n",
-        &["alone"],
+         target_link_libraries(alone scr::scrf)\nadd_executable(static_alone ${EXAMPLES}/heat2d.f)\n\
+         target_link_libraries(static_alone scr::scrf-static)\n",
+        &["alone", "static_alone"],
     ),
     (
         "C",
@@ -446,6 +482,11 @@ fn built_survives(mpi: Mpi, program: &str) {
     let tree = Tree::new(mpi);
     tree.make(program);
     tree.expect_right_answer(&tree.examples().join(program), &numbers(true), &numbers(false));
+}
+
+/// The libraries that a program is linked with.
+fn linked(program: &Path) -> String {
+    String::from_utf8_lossy(&Command::new("ldd").arg(program).output().unwrap().stdout).into_owned()
 }
 
 /// `SIZE STEPS EVERY RESULT [KILL_RANK KILL_STEP]`
