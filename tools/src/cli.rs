@@ -1,4 +1,4 @@
-//! The command line with all subcommands. [`classic`](crate::classic) has other names for them.
+//! The command line with all subcommands. [`classic`] has other names for them.
 
 use crate::output::{print_to_stderr, JSON_VERSION};
 use crate::prelude::*;
