@@ -1,8 +1,8 @@
 #!/bin/bash
 # Sees to what scr is built from: a Rust toolchain, gcc, both MPIs, and libclang for their bindings.
-# deps.sh tests: also what only the tests need. deps.sh slurm, deps.sh deb, deps.sh lammps: what `make test-slurm',
-# `make test-deb', `make test-lammps' need.
-# Installs what is missing where it may (Debian's apt, as root); says what to install where it may not.
+# deps.sh tests: also what only the tests need. deps.sh slurm, deps.sh deb, deps.sh rpm, deps.sh lammps: what
+# `make test-slurm', `make test-deb', `make test-rpm', `make test-lammps' need.
+# Installs what is missing where it may (as root, by apt, dnf or zypper); says what to install where it may not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for_tests=${1:-}
@@ -23,8 +23,46 @@ is_new_enough() { # is_new_enough VERSION
 has_rust() {
     command -v cargo >/dev/null && is_new_enough "$(cargo --version | cut -d ' ' -f 2)"
 }
+# The names in this script are Debian's.
+manager=$(basename "$(command -v apt-get dnf zypper | head -n 1 || true)")
+names() { # names: of the packages that are read, as this system has them; nothing where another package brings it
+    local name
+    for name in $(cat); do
+        case $manager:$name in
+        dnf:g++ | zypper:g++) echo gcc-c++ ;;
+        dnf:gfortran) echo gcc-gfortran ;;
+        zypper:gfortran) echo gcc-fortran ;;
+        dnf:libc6-dev | zypper:libc6-dev) echo glibc-devel ;;
+        dnf:libclang-dev | zypper:libclang-dev) echo clang-devel ;;
+        dnf:libmpich-dev | zypper:libmpich-dev) echo mpich-devel ;;
+        dnf:libopenmpi-dev) echo openmpi-devel ;;
+        zypper:libopenmpi-dev) echo openmpi4-devel ;;
+        dnf:openmpi-bin) echo openmpi ;;
+        zypper:openmpi-bin) echo openmpi4 ;;
+        zypper:mariadb-server) echo mariadb ;;
+        dnf:rpm | zypper:rpm) echo rpm-build ;;
+        dnf:pkg-config | zypper:pkg-config) echo pkgconf-pkg-config ;;
+        dnf:python3-dev | zypper:python3-dev) echo python3-devel ;;
+        dnf:prometheus) echo golang-github-prometheus ;;
+        zypper:prometheus) echo golang-github-prometheus-prometheus ;;
+        dnf:prometheus-node-exporter) echo node-exporter ;;
+        zypper:prometheus-node-exporter) echo golang-github-prometheus-node_exporter ;;
+        dnf:python3-venv | zypper:python3-venv) ;;
+        *) echo "$name" ;;
+        esac
+    done
+}
+has_mpi() { # has_mpi NAME LAUNCHER: Debian has a suffix for each MPI, the others a folder
+    local folder
+    [ "$(scripts/mpi-name "mpicc.$1")" != "$1" ] || ! command -v "$2" >/dev/null || return 0
+    for folder in /usr/lib64/"$1"*/bin /usr/lib64/mpi/gcc/"$1"*/bin; do
+        [ "$(scripts/mpi-name "$folder/mpicc")" != "$1" ] || return 0
+    done
+    return 1
+}
 rust_package() { # Debian 12 has one beside its own that is new enough, for browsers
     local name version
+    [ "$manager" = apt-get ] || { echo cargo && return; }
     for name in cargo cargo-web; do
         version=$(apt-cache policy $name 2>/dev/null | sed -n 's/^ *Candidate: \([0-9].*\)/\1/p')
         ! is_new_enough "$version" || { echo $name && return; }
@@ -33,10 +71,8 @@ rust_package() { # Debian 12 has one beside its own that is new enough, for brow
 missing_packages() {
     has_rust || rust_package
     command -v gcc >/dev/null || echo gcc libc6-dev
-    [ "$(scripts/mpi-name mpicc.openmpi)" = openmpi ] || echo libopenmpi-dev
-    command -v mpirun.openmpi >/dev/null || echo openmpi-bin
-    [ "$(scripts/mpi-name mpicc.mpich)" = mpich ] || echo libmpich-dev
-    command -v mpiexec.hydra >/dev/null || echo mpich
+    has_mpi openmpi mpirun.openmpi || echo libopenmpi-dev openmpi-bin
+    has_mpi mpich mpiexec.hydra || echo libmpich-dev mpich
     [ "$for_tests" != tests ] || command -v g++ >/dev/null || echo g++
     [ "$for_tests" != tests ] || command -v mariadbd >/dev/null || echo mariadb-server
     [ "$for_tests" != tests ] || command -v gfortran >/dev/null || echo gfortran
@@ -51,6 +87,7 @@ missing_packages() {
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     [ "$for_tests" != deb ] || command -v debootstrap >/dev/null || echo debootstrap
     [ "$for_tests" != deb ] || command -v dpkg-source >/dev/null || echo dpkg-dev
+    [ "$for_tests" != rpm ] || command -v rpmbuild >/dev/null || echo rpm
     [ "$for_tests" != lammps ] || has_lammps || echo lammps python3-lammps liblammps-dev python3-mpi4py
     has_libclang && has_clang_headers || clang_packages
 }
@@ -83,6 +120,10 @@ has_compilers() {
 
 # Tests start servers of their own. No service that comes with a package is to run besides, now or after the next boot.
 install_without_services() { # install_without_services PACKAGE...
+    case $manager in
+    dnf) dnf install -y -q --setopt=install_weak_deps=False "$@" && return ;;
+    zypper) zypper --quiet --non-interactive install --no-recommends "$@" && return ;;
+    esac
     local policy=/usr/sbin/policy-rc.d package
     if [ ! -e "$policy" ]; then
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
@@ -98,21 +139,27 @@ install_without_services() { # install_without_services PACKAGE...
     done
 }
 
-packages=$(missing_packages | xargs)
+packages=$(missing_packages | names | xargs)
 if [ -z "$packages" ] && has_compilers; then exit 0; fi
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+if [ "$(id -u)" = 0 ] && [ -n "$manager" ]; then
     echo "scr: installing what is missing"
-    apt-get update -qq
-    packages=$(missing_packages | xargs) # a fresh machine has no package lists before
-    echo "scr: apt-get install $packages"
+    if [ "$manager" = apt-get ]; then
+        apt-get update -qq
+        packages=$(missing_packages | xargs) # a fresh machine has no package lists before
+    fi
+    echo "scr: $manager install $packages"
     # shellcheck disable=SC2086 # one word per package
-    install_without_services $packages
+    install_without_services $packages || {
+        [ "$manager" != dnf ] || echo "scr: on RHEL and its kin, some of these are in EPEL, which needs CRB" >&2
+        exit 1
+    }
 elif has_compilers && command -v "${MPICC:-$(scripts/find-mpicc)}" >/dev/null && has_libclang; then
     # One MPI is enough to build and to run; the tests say which they skip.
     echo "scr: going on without: $packages" >&2
 else
     echo "scr: please install (or have your administrator install): $packages" >&2
-    echo "scr: these are Debian's names; needed are gcc, one MPI with its compiler wrapper, and libclang" >&2
+    [ -n "$manager" ] || echo "scr: these are Debian's names" >&2
+    echo "scr: needed are gcc, one MPI with its compiler wrapper, and libclang" >&2
     has_rust || echo "scr: and Rust $least_rust or newer, which https://rustup.rs has for every system" >&2
     exit 1
 fi
