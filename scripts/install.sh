@@ -4,7 +4,7 @@
 # install.sh --uninstall PREFIX: removes it again, but for files of others and a scr.conf that was changed.
 #
 # LIBDIR, LIBEXECDIR, SYSCONFDIR and DATADIR name folders as GNU's standards do. The tree is found from bin/scr or libscr.so,
-# so only some can be had.
+# so only some can be had. FORTRAN=no: compiles no module for gfortran; FORTRAN=yes: ends where gfortran cannot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?which MPI?} final=${2:?where to?} built=${3:-target/release}
@@ -90,7 +90,10 @@ install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tre
         -L"$prefix/$lib" -lscr
     put 644 ffi/fortran/scrf.h include
     put 644 ffi/fortran/scr.f90 include # a module file belongs to one compiler; this is for all others
-    if command -v gfortran >/dev/null; then gfortran -fsyntax-only -J "$prefix/include" ffi/fortran/scr.f90; fi
+    if [ "${FORTRAN:-auto}" != no ] && ! gfortran -fsyntax-only -J "$prefix/include" ffi/fortran/scr.f90; then
+        echo "install.sh: gfortran makes no module, so include/scr.mod is left out (FORTRAN=no asks for none)" >&2
+        [ "${FORTRAN:-auto}" != yes ]
+    fi
 }
 install_fortran
 for file in scr.py setup.py pyproject.toml README.md; do put 644 "ffi/python/$file" share/scr/python; done
