@@ -62,7 +62,7 @@ run_others() {
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
 long="^$top/core "           # with tests that `make check` leaves out, as they take seconds
-of_users="^(book|documents|installed_pages|languages|new_plugin)::"
+of_users="^(book|documents|installed_pages|languages|new_plugin|packages)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do
     command -v $mpicc >/dev/null || continue

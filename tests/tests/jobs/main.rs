@@ -22,6 +22,7 @@ mod messages;
 mod mpi_io;
 mod new_plugin;
 mod node_loss;
+mod packages;
 mod parts;
 mod prefix;
 mod process_death;
