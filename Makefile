@@ -101,7 +101,7 @@ test-deb:             ## tries the Debian packages in clean roots (as root, on D
 	@packaging/debian/try.sh
 
 bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
-	$(CARGO) bench --locked
+	@$(BUILD) release bench
 	@$(MAKE) stage MPICC=mpicc.openmpi
 	@benches/flush.sh
 	@benches/run.sh
@@ -111,7 +111,7 @@ bench-scale: RANKS ?= 64,256,1024,4096
 bench-scale: PER_NODE ?= 4,32
 bench-scale: SCHEMES ?= XOR,PARTNER,RS
 bench-scale: deps     ## counts what jobs of 64 to 4,096 ranks cost (RANKS=, PER_NODE=, SCHEMES= choose others)
-	$(CARGO) bench --locked -p scr-core --bench scale -- $(RANKS) $(PER_NODE) $(SCHEMES)
+	@$(BUILD) release bench -p scr-core --bench scale -- $(RANKS) $(PER_NODE) $(SCHEMES)
 
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all

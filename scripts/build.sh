@@ -17,7 +17,17 @@ fi
 mkdir -p "$folder" && printf '%s\n' "$bound" >"$folder/.mpi"
 command=${1:?which command of cargo?}
 shift
-MPICC=$mpicc "${CARGO:-cargo}" "$command" --locked --profile "$profile" "$@"
+# A release has the same bytes wherever its sources, and those of its dependencies, lie.
+options=()
+if [ "$profile" = release ]; then
+    remap=("--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/usr/src/cargo" "--remap-path-prefix=$(pwd -P)=/usr/src/scr")
+    if [ -n "${RUSTFLAGS:-}" ]; then
+        export RUSTFLAGS+=" ${remap[*]}"
+    else
+        options=(--config "build.rustflags=['${remap[0]}', '${remap[1]}']")
+    fi
+fi
+MPICC=$mpicc "${CARGO:-cargo}" "${options[@]}" "$command" --locked --profile "$profile" "$@"
 # A later build for another MPI leaves this one's library alone.
 kept=$folder/$(scripts/mpi-name "$mpicc")
 for file in libscr.so libscr.a examples/comm_suite; do
