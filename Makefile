@@ -23,7 +23,7 @@ TESTS = --exclude scr-tests --exclude scr-test-kit --exclude scr-test-plugins
 FOR_DEMO = $(addprefix -p scr-,ffi single partner xor rs sync pthread)
 BUILD = scripts/build.sh "$(MPICC)"
 
-.PHONY: all help deps nightly build stage install uninstall dist deb book demo test torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps nightly build stage install uninstall dist deb rpm book demo test torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb test-rpm bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -50,6 +50,9 @@ dist:                 ## packs sources and dependencies into target/dist, for bu
 deb:                  ## builds the Debian packages into target/deb
 	@packaging/debian/source.sh
 	@cd target/deb/scr-*/ && dpkg-buildpackage --build=binary --no-sign
+
+rpm:                  ## builds the RPM packages into target/rpm
+	@packaging/rpm/build.sh
 
 book:                 ## makes a site of the pages with mdBook, in target/book
 	@command -v mdbook >/dev/null || $(CARGO) install --locked --quiet mdbook
@@ -99,6 +102,10 @@ test-ulfm: deps       ## kills ranks of jobs that go on under Open MPI 5 (ULFM_M
 test-deb:             ## tries the Debian packages in clean roots (as root, on Debian)
 	@scripts/deps.sh deb
 	@packaging/debian/try.sh
+
+test-rpm:             ## builds the RPM packages, and tries them above this system (as root)
+	@scripts/deps.sh rpm
+	@packaging/rpm/try.sh
 
 bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
 	@$(BUILD) release bench

@@ -34,11 +34,11 @@ survives() { # survives PROGRAM ARGUMENTS-OF-KILLED -- ARGUMENTS-OF-BOTH
 
 mkdir c fortran77 fortran90
 # As docs/user/languages.md has it, and by the names in pkg-config's own folder.
-SCR_DIR=/usr/lib/$(gcc -print-multiarch)/scr/$mpi
+SCR_DIR=${SCR_DIR:-/usr/lib/$(gcc -print-multiarch)/scr/$mpi} scrf=${SCRF:-scrf-$mpi}
 PKG_CONFIG_PATH=$SCR_DIR/lib/pkgconfig sh -c "mpicc.$mpi -DUSE_SCR heat2d.c -o c/heat2d \$(pkg-config --cflags --libs scr)"
-mpif90.$mpi heat2d.f -o fortran77/heat2d $(pkg-config --cflags --libs scrf-$mpi)
-mpif90.$mpi heat2d.f90 -o fortran90/heat2d $(pkg-config --cflags --libs scrf-$mpi)
-ldd fortran90/heat2d | grep "scr/$mpi/lib/libscr.so" >/dev/null || die "the program finds another library"
+mpif90.$mpi heat2d.f -o fortran77/heat2d $(pkg-config --cflags --libs "$scrf")
+mpif90.$mpi heat2d.f90 -o fortran90/heat2d $(pkg-config --cflags --libs "$scrf")
+ldd fortran90/heat2d | grep "$SCR_DIR/lib/libscr.so" >/dev/null || die "the program finds another library"
 
 run c ./heat2d --no-scr --size $size --steps $steps --every $every --result ../plain.out || die "the plain run failed"
 survives c --kill-rank 1 --kill-step 35 -- --size $size --steps $steps --every $every --result heat.out
