@@ -49,7 +49,7 @@ fn a_lost_node_is_replaced_by_the_spare_one_and_the_answer_is_right() {
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
         assert!(ended.prints("scr run: node n1 is left out: "));
-        assert!(ended.prints("scr run: run 2: srun --kill-on-bad-exit=1 --exclude=n1 "));
+        assert!(ended.prints("scr run: run 2: srun -K1 --exclude=n1 "));
         assert!(ended.prints("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
     });

@@ -101,11 +101,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     }
     let facts = JobContext::find(env, params, &overrides)?;
     let mut job = Job::prepare(facts, &args.command, args.pause)?;
+    let is_talkative = job.facts.params.get(&param::DEBUG) >= 1;
+    let say = |what| is_talkative.then(|| warn(what));
+    say("scr_prerun: Started");
     prerun::prepare(&job.facts)?;
     let stopped = job.run();
     if let Ok(stop) = &stopped {
         print_stop(&job, stop);
     }
+    say("scr_postrun: Started");
     // Also where a run could not be started: there may be something of an earlier one.
     if let Err(error) = postrun::finish(&job.facts, &job.log) {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));

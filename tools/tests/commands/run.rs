@@ -127,6 +127,17 @@ fn a_job_on_this_machine_runs_once_and_its_answer_is_passed_on() {
     assert_eq!((run.status.code(), said(&run).as_str(), world.starts().len()), (Some(0), "", 1));
 }
 
+/// C SCR's tests look for the names of what runs before and after, and take `exit' with a digit for an error.
+#[test]
+fn with_debug_lines_it_says_what_it_starts_before_and_after_a_run() {
+    let world = World::new().launcher("srun", "");
+    let run = world.scr(&["run", "srun", "./app"], &[("SCR_DEBUG", "1")]);
+    let expected = ["scr_prerun: Started", "run 1: srun -K1 ./app", "scr_postrun: Started"];
+    let said = said(&run);
+    let lines: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("scr run: ")).collect();
+    assert!(run.status.success() && lines == expected, "{said}");
+}
+
 #[test]
 fn a_job_that_fails_is_started_again_until_it_succeeds_or_has_no_runs_left() {
     let world = World::new().launcher("mpirun", "[ $(wc -l < $HERE/starts) -ge 3 ]");
@@ -434,7 +445,7 @@ fn under_slurm_srun_gets_the_nodes_to_exclude() {
     by_link.args(command.get_args()).current_dir(world.path("prefix")).env_clear().envs(variables);
     let run = by_link.output().expect("the command starts");
     assert_eq!(run.status.code(), Some(0), "{}", said(&run));
-    assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 --exclude=n[1-2] -n2 ./app"]);
+    assert_eq!(world.starts(), ["srun -K1 --exclude=n[1-2] -n2 ./app"]);
     assert!(said(&run).contains("node n1 is left out: Slurm reports it down"), "{}", said(&run));
     assert!(said(&run).contains("node n2 is left out: srun: error: n2 is silent"), "{}", said(&run));
     let printed_by = |what| printed(&world.scr(&["env", what], &SLURM));
@@ -522,7 +533,7 @@ fn a_heterogeneous_job_of_slurm_has_the_nodes_of_all_its_components() {
     assert_eq!(printed(&world.scr(&["env", "--nodes"], &job)), "n0,n1,g1,g2\n");
     let run = world.scr(&["run", "srun", "-n2", "./a", ":", "-n2", "./b"], &job);
     assert_eq!((run.status.code(), said(&run).as_str()), (Some(0), ""));
-    assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 -n2 ./a : -n2 ./b"]);
+    assert_eq!(world.starts(), ["srun -K1 -n2 ./a : -n2 ./b"]);
 }
 
 /// The end of the allocation was not understood, and srun refused to reach any node.
@@ -546,7 +557,7 @@ fn options_in_the_environment_of_a_job_change_no_answer_to_scr() {
     let job = [&SLURM[..], &options].concat();
     let run = world.scr(&["run", "srun", "./app"], &job);
     assert_eq!(said(&run), "scr run: node n0 is left out: Slurm reports it down\n");
-    assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 --exclude=n0 ./app none"]);
+    assert_eq!(world.starts(), ["srun -K1 --exclude=n0 ./app none"]);
     assert!(printed(&world.scr(&["env", "-e"], &job)).trim().parse::<u64>().unwrap() > 4_900_000_000);
 }
 
@@ -562,10 +573,7 @@ fn each_part_of_a_command_line_leaves_the_same_nodes_out() {
         assert_eq!(run.status.code(), Some(0), "{}", said(&run));
         world.starts().pop().unwrap()
     };
-    assert_eq!(
-        go("srun", ""),
-        "srun --kill-on-bad-exit=1 --exclude=n3 -n 2 ./a : --exclude=n3 ./b : --exclude=n3"
-    );
+    assert_eq!(go("srun", ""), "srun -K1 --exclude=n3 -n 2 ./a : --exclude=n3 ./b : --exclude=n3");
     let file = "-machinefile HOSTS";
     assert_eq!(go("mpirun", "mpirun (Open MPI) 5.0.3"), format!("{file} -n 2 ./a : {file} ./b : {file}"));
     // It refuses a second file.
