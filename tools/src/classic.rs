@@ -5,6 +5,7 @@
 
 use crate::cli;
 use crate::prelude::*;
+use std::ffi::OsStr;
 
 /// Whether this process was started under a classic name.
 pub(crate) fn is_meant() -> bool {
@@ -21,6 +22,34 @@ const MEANINGS: &[(&str, &[&str])] = &[
     ("scr_rebuild_xor", &["index", "--build"]),
     ("scr_test_runtime", &["doctor"]),
 ];
+
+/// What ends with 1 after a wrong command line: C SCR's compiled commands. Its Python ones end with 2, as ours do.
+const COMPILED: &[&str] = &[
+    "kvtree_print",
+    "scr_copy",
+    "scr_crc32",
+    "scr_flush_file",
+    "scr_halt_cntl",
+    "scr_index",
+    "scr_log_event",
+    "scr_log_transfer",
+    "scr_nodes_file",
+    "scr_print",
+    "scr_rebuild_partner",
+    "scr_rebuild_rs",
+    "scr_rebuild_xor",
+];
+
+/// The exit code after a wrong command line.
+pub(crate) fn wrong_line_code() -> i32 {
+    let program = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    match program.file_name().and_then(OsStr::to_str) {
+        // It would be the answer that the job goes on.
+        Some("scr_retries_halt") => 0,
+        Some(name) if COMPILED.contains(&name) => 1,
+        _ => 2,
+    }
+}
 
 /// The programs that `scr_srun` and the like start jobs with.
 const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];

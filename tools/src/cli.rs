@@ -240,11 +240,15 @@ fn end(mut error: clap::Error) -> ! {
         let _unread = print(error.render().to_string());
         std::process::exit(0)
     }
-    let Some((why, plain)) = in_words(&error) else { error.exit() };
+    if !error.use_stderr() {
+        error.exit()
+    }
+    let (why, plain) = in_words(&error).unwrap_or_default();
     let text = error.render();
     let text = if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
-    print_to_stderr(text.replace(&why, &plain).trim_end());
-    std::process::exit(2)
+    let text = if why.is_empty() { text } else { text.replace(&why, &plain) };
+    print_to_stderr(text.trim_end());
+    std::process::exit(crate::classic::wrong_line_code())
 }
 
 /// The fault of a number, as Rust says it and as people do.

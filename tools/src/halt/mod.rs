@@ -39,8 +39,8 @@ pub(crate) struct HaltArgs {
 #[derive(Args, Default, PartialEq)]
 #[group(id = "set", multiple = true)]
 struct Conditions {
-    /// Halt after N more checkpoints
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    /// Halt after N more checkpoints; 0: the next time that the job checks the conditions
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     checkpoints: Option<i64>,
     /// Halt after the first checkpoint at or after TIME, such as 2h, '12:00pm today' or '2026-12-24 18:00'
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
@@ -154,9 +154,11 @@ impl HaltArgs {
         let (set, unset) = (&self.set, &self.unset);
         halt.immediate |= set.immediate;
         // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
-        let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
+        let is_now = set.immediate || set.checkpoints == Some(0) || self.is_plain();
+        let reason = is_now.then(|| Halt::HALTED.to_owned());
+        let left = set.checkpoints.filter(|left| *left > 0);
         [
-            change("CheckpointsLeft", &mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints),
+            change("CheckpointsLeft", &mut halt.checkpoints_left, left, unset.unset_checkpoints),
             change("ExitAfter", &mut halt.exit_after, set.after, unset.unset_after),
             change("ExitBefore", &mut halt.exit_before, set.before, unset.unset_before),
             change("HaltSeconds", &mut halt.halt_seconds, set.seconds, unset.unset_seconds),

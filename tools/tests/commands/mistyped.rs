@@ -16,7 +16,6 @@ fn a_mistyped_command_says_what_is_possible() {
     for (words, expected) in [
         ("halt --seconds -5", "'-5' for '--seconds <SECONDS>': not a number of seconds such as 3600, or a length of time such as 1h30m"),
         ("halt --checkpoints x", "'x' for '--checkpoints <N>': this is not a whole number"),
-        ("halt --checkpoints 0", "'0' for '--checkpoints <N>': the least is 1"),
         ("log --last -1", "'-1' for '--last <N>': the least is 0"),
         ("copy --id 1 --threads 1025", "'1025' for '--threads <N>': the most is 1024"),
         ("copy --id 99999999999999999999999", "the number is too large"),
