@@ -198,11 +198,11 @@ fn only_in_cache(env: &Env, prefix: &Prefix, all: &[Held], held: &Held) -> Strin
     }
     let point = dataset.restart_point();
     let size = point.ranks.filter(|_| !point.any_ranks);
-    let size = size.map(|ranks| format!(" of {}", count(ranks.into(), "rank"))).unwrap_or_default();
+    let size = size.map(|ranks| format!(" with as many ranks ({ranks})")).unwrap_or_default();
     let saving = Saving::of(all, allocation, may_lack_entries(&*env.files, prefix, allocation));
     let else_what = match saving.fate(dataset.id) {
         Some(Plan::Output) => String::new(),
-        Some(Plan::Newest) => format!("a job{size} there restarts from it, and "),
+        Some(Plan::Newest) => format!("a job there{size} restarts from it, and "),
         Some(Plan::PassedOver) => "a run of another allocation has gone on without it, and ".to_owned(),
         Some(Plan::Elsewhere) | None => {
             return format!("{lies}, and `scr postrun' saves it only if it can save no newer one")

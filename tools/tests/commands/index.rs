@@ -100,7 +100,7 @@ fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
     assert!(
         said.contains(
             "`ckpt.1' lies only in the cache of allocation 77: unless too many of the nodes are lost, which `scr inspect' there \
-             finds out, a job of 2 ranks there restarts from it, and `scr postrun' there copies it"
+             finds out, a job there with as many ranks (2) restarts from it, and `scr postrun' there copies it"
         ),
         "{said}"
     );
