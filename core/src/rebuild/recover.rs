@@ -147,6 +147,9 @@ fn rebuild(
         }
         Err(error) => {
             let why = error.agreed()?.to_string();
+            if !in_place {
+                job.report.info(&format!("Failed to rebuild dataset {}", key.id));
+            }
             recovery.give_up();
             recovery.record_wrong_bytes();
             mark_failed(job, recovery.damaged_in_prefix())?;

@@ -238,13 +238,15 @@ impl Session {
         self.find_what_survives()?;
         self.cache.list(&self.job, News::Begun(left));
         self.cache.measure_newest(&self.job)?;
-        if let Some(newest) = newest_cached(&self.job, &self.cache, |_| true) {
-            let took = (self.job.elapsed() - began).as_secs_f64();
-            let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
-            self.job.report.info(&format!(
-                "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
-            ));
-        }
+        let how = match newest_cached(&self.job, &self.cache, |_| true) {
+            Some(newest) => {
+                format!("succeeded for checkpoint {}", newest.record.dataset.checkpoint_id.unwrap_or(0))
+            }
+            None if found.seen.is_empty() => return Ok(in_prefix),
+            None => "failed".to_owned(),
+        };
+        let took = (self.job.elapsed() - began).as_secs_f64();
+        self.job.report.info(&format!("Scalable restart {how}, took {took:.6} secs"));
         Ok(in_prefix)
     }
 }

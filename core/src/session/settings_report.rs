@@ -1,5 +1,5 @@
-//! The settings that a run prints first. At `SCR_DEBUG=1` those that somebody has set; at 2 every parameter, and the descriptors
-//! made of them, as C SCR prints them at 1.
+//! The settings that a run prints first: at `SCR_DEBUG=1` those that somebody has set, and the descriptors made of them, as C SCR
+//! prints them; at 2 every parameter.
 
 use crate::job::Job;
 use scr_config::descriptor::NOTHING_ON_NODES;
@@ -34,7 +34,7 @@ pub(super) fn report_settings(job: &Job) {
             let _ = write!(text, "\n{:INDENT$}{key}", "");
             print(below, INDENT + STEP, &mut text);
         }
-        job.report.detail(&text);
+        job.report.info(&text);
     }
 }
 

@@ -418,13 +418,13 @@ fn the_debug_lines_have_the_words_of_c_scr() {
             "Scalable restart succeeded for checkpoint # took # secs",
         ],
     );
-    for node in ["n0", "n1", "n2", "n3"] {
-        world.lose(node);
-    }
+    ["n0", "n1"].into_iter().for_each(|node| world.lose(node));
     let fetched = world.run(|application| application.restart(even));
     assert_said(
         &fetched,
         &[
+            "Failed to rebuild dataset #",
+            "Scalable restart failed, took # secs",
             "Attempting fetch: ckpt.2",
             &speed("scr_reddesc_apply"),
             &speed("scr_fetch_dset"),
@@ -439,9 +439,14 @@ fn the_settings_are_listed_first_and_the_password_is_not() {
     let brief = world.run(|_| ());
     brief.line_with(&["rank 0 on n0: SCR_LOG_DB_USER=scr"]);
     brief.line_with(&["rank 0 on n0: SCR_LOG_DB_PASS=***"]);
-    for unset in ["SCR_LOG_DB_HOST=", "SCR_FETCH_WIDTH=", "Store descriptors:", "hunter2"] {
+    for unset in ["SCR_LOG_DB_HOST=", "SCR_FETCH_WIDTH=", "hunter2"] {
         assert!(!brief.has_line_with(unset), "nobody has set {unset}");
     }
+    let stores = brief.line_with(&["Store descriptors:\n      STORE\n        /"]);
+    assert!(stores.contains("\n          COUNT = 2"), "{stores}");
+    let schemes = brief.line_with(&["Redundancy descriptors:\n      CKPT\n        0\n"]);
+    assert!(schemes.contains("\n          TYPE = XOR"), "{schemes}");
+    brief.line_with(&["Group descriptors:"]);
     let outcome = world.set("SCR_DEBUG", "2").run(|_| ());
     for info in scr_config::param::TABLE {
         let start = format!("rank 0 on n0: {}=", info.name);
@@ -453,11 +458,6 @@ fn the_settings_are_listed_first_and_the_password_is_not() {
     outcome.line_with(&["rank 0 on n0: NPROCS=4"]);
     outcome.line_with(&["rank 0 on n0: NNODES=2"]);
     assert!(!outcome.has_line_with("hunter2"));
-    let stores = outcome.line_with(&["Store descriptors:\n      STORE\n        /"]);
-    assert!(stores.contains("\n          COUNT = 2"), "{stores}");
-    let schemes = outcome.line_with(&["Redundancy descriptors:\n      CKPT\n        0\n"]);
-    assert!(schemes.contains("\n          TYPE = XOR"), "{schemes}");
-    outcome.line_with(&["Group descriptors:"]);
 }
 
 /// The log named the cache, in which nothing was.
