@@ -73,6 +73,7 @@ pub(super) fn drop_named<E: From<PrefixError>>(
     known.retain(|entry| entry.name == name && is_meant(entry.seq()));
     let seqs = known.iter().map(|entry| entry.seq()).chain(listed.iter().map(IndexEntry::seq));
     let seqs: Vec<Seq> = seqs.collect();
+    let next_run = ledger.last_run(0)?.number + 1;
     // A job may give the name to a new dataset before this command ends.
     let which = Dropping::These { name, seqs: &seqs };
     let (mut found, mut caution, mut notes) = (!listed.is_empty(), None, Vec::new());
@@ -80,12 +81,12 @@ pub(super) fn drop_named<E: From<PrefixError>>(
         match step {
             Leave::Record if seqs.is_empty() => (),
             Leave::Record => {
-                let older = after.is_none() && RunState::find(files, prefix) == RunState::NotRunning;
+                let is_alone = RunState::find(files, prefix) == RunState::NotRunning;
                 ledger.transact(&Request::Withdraw {
                     seqs: &seqs,
                     which: Some(which),
                     alone: None,
-                    older,
+                    before: (after.is_none() && is_alone).then_some(next_run),
                 })?;
             }
             Leave::Index => {

@@ -9,7 +9,7 @@
 //! ATTEMPTS/<id of a checkpoint>/<its name>/<restarts from it since the last checkpoint was written>
 //! WITHDRAWN/<number of a run>/ID/<id of a dataset that was dropped or deleted> ...
 //! WITHDRAWN/<number of a run>/REFUSED/<id of a dataset that the application has refused> ...
-//! WITHDRAWN/NAME/<name that was dropped or deleted>/{RUN, ID}/<place of the newest dataset that had it; no older one counts>
+//! WITHDRAWN/NAME/<name that was dropped or deleted>/{RUN, ID}/<place before which none of it counts>
 //! WITHDRAWN/BETWEEN/<n>/{RUN, ID}/<place of a checkpoint that somebody has gone back to>
 //! WITHDRAWN/BETWEEN/<n>/{NEXT_RUN, NEXT_ID}/<place of the first dataset written since; no checkpoint in between counts>
 //! WITHDRAWN/UP_TO/RUN/<number of a run>
@@ -285,11 +285,11 @@ impl Ids {
         self.limit_withdrawn();
     }
 
-    /// Nor from an older dataset of this name, which nodes may have that nobody has seen since.
-    pub(crate) fn withdraw_name(&mut self, name: &[u8], newest: Seq) {
+    /// Nor from a dataset of this name before this place, which nodes may have that nobody has seen since.
+    pub(crate) fn withdraw_name(&mut self, name: &[u8], before: Seq) {
         let of_name = self.tree.child(WITHDRAWN).child(NAME).child(name);
-        let newest = Withdrawn::place(of_name).max(Some(newest)).unwrap_or_default();
-        Withdrawn::put_place(of_name, newest);
+        let before = Withdrawn::place(of_name).max(Some(before)).unwrap_or_default();
+        Withdrawn::put_place(of_name, before);
         self.limit_withdrawn();
     }
 
@@ -375,8 +375,8 @@ impl Withdrawn {
             // C SCR has written it, and it was withdrawn as one of the run that had found it.
             named = Self::named(tree).into_iter().find(|(known, _)| known.id == seq.id).map(|(_, why)| why);
         }
-        let newest = tree.get(NAME).and_then(|names| names.get(name)).and_then(Self::place);
-        let is_older = newest.is_some_and(|newest| seq < newest);
+        let before = tree.get(NAME).and_then(|names| names.get(name)).and_then(Self::place);
+        let is_older = before.is_some_and(|before| seq < before);
         let is_between = || is_only_checkpoint && Self::between(tree).iter().any(|between| between.has(seq));
         let named = named.or_else(|| (is_older || is_between()).then_some(Withdrawal::Removed));
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
@@ -449,8 +449,8 @@ impl Withdrawn {
             names.sort_unstable();
             names.drain(..names.len() / 2);
         }
-        for (newest, name) in names {
-            Self::put_place(tree.child(NAME).child(name), newest);
+        for (before, name) in names {
+            Self::put_place(tree.child(NAME).child(name), before);
         }
         let (mut named, mut between) = (Self::named(tree), Self::between(tree));
         if named.len() <= MOST_WITHDRAWN && between.len() <= MOST_BETWEEN {

@@ -381,7 +381,7 @@ impl Cache {
         let unrecorded = there.iter().filter(|cached| !cached.record_refused(job)).count();
         if any(&*job.comm, [unrecorded > 0])? == [true] {
             let seqs: Vec<Seq> = there.iter().map(|cached| cached.seq()).collect();
-            let request = Request::Withdraw { seqs: &seqs, which: None, alone: None, older: false };
+            let request = Request::Withdraw { seqs: &seqs, which: None, alone: None, before: None };
             let recorded = job.do_on_first(|| job.ledger().transact(&request));
             recorded.map_err(|error| error.doing(RECORDING))?;
         }

@@ -403,8 +403,8 @@ impl Cache {
             let unseen = unseen.iter().filter(|entry| by_name && is_unwanted(&entry.dataset));
             seqs.extend(unseen.map(|entry| entry.seq()));
             let mut listed = Vec::new();
-            let request =
-                Request::Withdraw { seqs: &seqs, which: Some(which), alone, older: !job.run.is_second };
+            let before = (!job.run.is_second).then_some(job.run.number);
+            let request = Request::Withdraw { seqs: &seqs, which: Some(which), alone, before };
             let withdrawn = job.ledger().transact_if(&request, &mut |ledger| {
                 let meant = ledger.entries().into_iter().filter(|entry| which.means(entry));
                 listed = meant.map(|entry| entry.seq()).collect();

@@ -59,11 +59,11 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             false => Verdict::Refused(Refusal::Ended { id }),
         },
         Request::Drop { which, run } => decision.drop(which, run),
-        Request::Withdraw { seqs, which, alone, older } => {
+        Request::Withdraw { seqs, which, alone, before } => {
             let meant =
                 index.entries().into_iter().filter(|entry| which.is_some_and(|which| which.means(entry)));
             let all: Vec<Seq> = meant.map(|entry| entry.seq()).chain(seqs.iter().copied()).collect();
-            let named = which.filter(|_| older).and_then(|which| name_withdrawn(which, &all));
+            let named = which.zip(before).and_then(|(which, before)| name_withdrawn(which, &all, before));
             commit(withdraw(ledger, &all, Withdrawal::Removed, alone).into_iter().chain(named))
         }
         Request::GoBack(over) => commit([Event::WentBack(over)]),
@@ -413,8 +413,9 @@ fn withdraw(ledger: &Ledger, seqs: &[Seq], why: Withdrawal, alone: Option<u64>) 
     all.map(|&seq| Event::Withdrawn { seq, why }).collect()
 }
 
-fn name_withdrawn(which: Dropping<'_>, all: &[Seq]) -> Option<Event> {
-    Some(Event::NameWithdrawn { name: which.name()?.to_owned(), newest: *all.iter().max()? })
+fn name_withdrawn(which: Dropping<'_>, all: &[Seq], before: u64) -> Option<Event> {
+    let before = (*all.iter().max()?).max(Seq { run: before, id: 0 });
+    Some(Event::NameWithdrawn { name: which.name()?.to_owned(), before })
 }
 
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {

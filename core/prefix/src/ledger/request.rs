@@ -43,10 +43,10 @@ pub enum Request<'a> {
     /// The datasets leave the index, and their files stay.
     Drop { which: Dropping<'a>, run: u64 },
     /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Those of
-    /// the run `alone` are left out while no later run has begun: no other one can have copies of them. With `older`, if they have
-    /// a name, nor from an older one of that name, of which nobody may know any more: no older run may be under way, which could
-    /// still write one.
-    Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>>, alone: Option<u64>, older: bool },
+    /// the run `alone` are left out while no later run has begun: no other one can have copies of them. If they have a
+    /// name, nor from an older one of that name, or one that a run `before` this one wrote, of which nobody may know any more:
+    /// then no such run may be under way, which could still write one.
+    Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>>, alone: Option<u64>, before: Option<u64> },
     /// Somebody has gone back over all checkpoints between two places.
     GoBack(Between),
     /// The datasets are about to be deleted, and copies of output in cache are not to come back.
@@ -214,8 +214,8 @@ pub enum Event {
     NoCurrent,
     /// No run may restart from the dataset at this place.
     Withdrawn { seq: Seq, why: Withdrawal },
-    /// Nor from one of this name that is older than the one at this place.
-    NameWithdrawn { name: Vec<u8>, newest: Seq },
+    /// Nor from one of this name before this place.
+    NameWithdrawn { name: Vec<u8>, before: Seq },
     /// Nor from a checkpoint between these.
     WentBack(Between),
     /// Output of this id is not flushed again.

@@ -52,7 +52,7 @@ impl Ledger {
             Event::RunBegan { number, prefix, .. } => ids.begin_run(*number, prefix),
             Event::NextId { next, .. } => ids.set_next(*next),
             Event::Withdrawn { seq, why } => ids.withdraw(*seq, *why),
-            Event::NameWithdrawn { name, newest } => ids.withdraw_name(name, *newest),
+            Event::NameWithdrawn { name, before } => ids.withdraw_name(name, *before),
             Event::WentBack(over) => ids.go_back(*over),
             Event::Purged(id) => ids.purge(*id),
             Event::Attempted(of) => ids.count_attempt(of.as_ref().map(|(id, name)| (*id, &**name))),

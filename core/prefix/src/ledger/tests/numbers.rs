@@ -151,7 +151,7 @@ fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
     let record = |seqs: &[Seq], why| {
         let ledger = LedgerDir::new(&RealFiles, &prefix);
         if why == Withdrawal::Removed {
-            ledger.transact(&Request::Withdraw { seqs, which: None, alone: None, older: false }).unwrap();
+            ledger.transact(&Request::Withdraw { seqs, which: None, alone: None, before: None }).unwrap();
             return;
         }
         for &seq in seqs {
@@ -184,13 +184,18 @@ fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
 fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
     let seq = |run, id| Seq { run, id };
     let mut ledger = Ledger::default();
-    let mut drop_named = |name: &[u8], seq| {
-        let request =
-            Request::Withdraw { seqs: &[seq], which: Some(Dropping::Named(name)), alone: None, older: true };
+    let mut drop_before = |run, name: &[u8], seq| {
+        let which = Some(Dropping::Named(name));
+        let request = Request::Withdraw { seqs: &[seq], which, alone: None, before: Some(run) };
         let Verdict::Commit(events) = decide(&ledger, &Facts::default(), &request) else { panic!("refused") };
         events.iter().for_each(|event| ledger.apply(event));
         ledger.withdrawn()
     };
+    // The run knew an old one only, as it had gone back over a newer one.
+    let known = drop_before(6, b"c", seq(4, 9));
+    assert_eq!(known.why(seq(5, 2), b"c", false), Some(Withdrawal::Removed));
+    assert_eq!(known.why(seq(6, 1), b"c", false), None, "the run may write one");
+    let mut drop_named = |name: &[u8], seq| drop_before(0, name, seq);
     drop_named(b"a", seq(4, 9));
     let known = drop_named(b"a", seq(4, 7));
     assert_eq!([seq(1, 3), seq(4, 8)].map(|seq| known.why(seq, b"a", false)), [Some(Withdrawal::Removed); 2]);
@@ -210,7 +215,7 @@ fn what_a_run_deletes_of_its_own_makes_nothing_else_count_less() {
     for id in 2..5000 {
         let (seq, name) = (Seq { run: 0, id }, format!("ckpt.{id}"));
         let which = Some(Dropping::Named(name.as_bytes()));
-        let request = Request::Withdraw { seqs: &[seq], which, alone: Some(0), older: true };
+        let request = Request::Withdraw { seqs: &[seq], which, alone: Some(0), before: Some(0) };
         let Verdict::Commit(events) = decide(&ledger, &Facts::default(), &request) else { panic!("refused") };
         events.iter().for_each(|event| ledger.apply(event));
     }

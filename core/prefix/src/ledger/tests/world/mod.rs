@@ -583,12 +583,12 @@ impl World {
                 seqs: &seqs,
                 which: by_name.then_some(named_a),
                 alone: None,
-                older: false,
+                before: None,
             },
             Ask::Drop => Request::Drop { which: named_a, run: 0 },
             Ask::DropNewer => Request::Drop { which: newer, run: 2 },
             Ask::WithdrawNewer => {
-                Request::Withdraw { seqs: &[], which: Some(newer), alone: None, older: false }
+                Request::Withdraw { seqs: &[], which: Some(newer), alone: None, before: None }
             }
             Ask::GoBack => Request::GoBack(Between { after: of(0).seq(), before }),
             Ask::MakeCurrent(it) => Request::MakeCurrent(&of(it).name),
