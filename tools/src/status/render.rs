@@ -469,11 +469,11 @@ mod tests {
 
     #[test]
     fn the_page_shows_what_the_command_prints() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/user/running.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/user/see-a-job.md");
         let page = std::fs::read_to_string(page).unwrap();
         let blocks = page.split("```").filter_map(|block| block.split_once("\n$ scr status /pfs/ann/run\n"));
         let found: Vec<_> = blocks.map(|(_, text)| text).collect();
-        assert_eq!(found, of_the_page().map(|facts| shown(&facts)), "docs/user/running.md");
+        assert_eq!(found, of_the_page().map(|facts| shown(&facts)), "docs/user/see-a-job.md");
     }
 
     #[test]
