@@ -7,7 +7,7 @@ made=$(mktemp -d) && trap 'rm -rf "$made"' EXIT
 mkdir -p "$made/src"
 cp docs/book.toml docs/book.css "$made"
 # Files that the pages link to keep their place.
-cp --parents README.md CHANGELOG.md CONTRIBUTING.md docs/README.md docs/*/*.md docs/images/* LICENSE-* etc/scr.conf etc/modulefiles/scr \
+cp --parents README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs/README.md docs/*/*.md docs/images/* LICENSE-* etc/scr.conf etc/modulefiles/scr \
     ffi/include/scr.h examples/heat2d.c examples/heat_recover.c examples/lammps/run.py examples/vendor-scheme/{README.md,*.toml,src/*.rs} "$made/src"
 # A site has index files where the sources have READMEs and folders.
 find "$made/src" -name README.md -execdir mv {} index.md \;

@@ -147,7 +147,7 @@ for script in prolog epilog; do
     chmod 755 "$prefix/share/scr/slurm/$script.sh"
 done
 # The pages keep their folders, so that their links to each other resolve.
-for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md docs/images/*; do
+for page in README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE-* docs/*.md docs/*/*.md docs/images/*; do
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"
 done
 if command -v mdbook >/dev/null; then scripts/book.sh "$prefix/share/doc/scr/html"; fi # the same pages as a site
