@@ -79,7 +79,7 @@ impl Log {
     /// The log of a rank, with the sinks in core that are switched on.
     pub(crate) fn begin(rank: Rank, env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
         let log = Self::silent(env, params, report, prefix);
-        if rank == Rank(0) && params.get(&param::LOG_ENABLE) {
+        if rank == Rank(0) && params.get(&param::LOG_ENABLE) != Some(false) {
             *log.events.borrow_mut() = Some(EventLog::new(env.files.clone(), prefix));
         }
         if rank == Rank(0) && wants(params, &param::LOG_TXT_ENABLE) {
@@ -214,9 +214,8 @@ pub(crate) enum Counts {
 
 /// Whether a destination of C SCR's log is wanted: the user has asked for that log as a whole, or for this part of it.
 fn wants(params: &Params, part: &Param<bool>) -> bool {
-    let is_asked = |param: &Param<bool>| *params.origin(param) != param::Origin::Default;
-    let is_on = params.get(&param::LOG_ENABLE) && params.get(part);
-    is_on && (is_asked(&param::LOG_ENABLE) || is_asked(part))
+    let is_asked = *params.origin(part) != param::Origin::Default;
+    params.get(&param::LOG_ENABLE).unwrap_or(is_asked) && params.get(part)
 }
 
 fn common(params: &Params, prefix: &Prefix) -> LogEntry {

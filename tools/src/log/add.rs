@@ -92,7 +92,7 @@ fn add(common: &Common, entry: LogEntry) -> Result<Answer> {
     let set = set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
     env.variables.extend(set);
     let params = environment::params(&env);
-    if !params.get(&param::LOG_ENABLE) {
+    if params.get(&param::LOG_ENABLE) == Some(false) {
         return Ok(Answer::No);
     }
     let is_name = !common.name.is_empty() && !common.name.contains(char::is_whitespace);

@@ -21,6 +21,7 @@ macro_rules! rules {
 /// Every pair of parameters that contradict each other. Descriptors are checked where they are built.
 pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
     let on = |param: &Param<bool>| params.get(param);
+    let logs = params.get(&LOG_ENABLE) != Some(false);
     // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
     let of_user = [&WATCHDOG_TIMEOUT, &WATCHDOG_TIMEOUT_PFS].map(|time| is_of_user(params.origin(time)));
     let unwatched = !params.origin(&WATCHDOG).is_set();
@@ -37,9 +38,9 @@ pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
             "the watchdog does not know how long is too long; set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing";
         unwatched && of_user[0] => WATCHDOG_TIMEOUT, WATCHDOG: UNWATCHED;
         unwatched && of_user == [false, true] => WATCHDOG_TIMEOUT_PFS, WATCHDOG: UNWATCHED;
-        on(&LOG_ENABLE) && on(&LOG_DB_ENABLE) && params.get(&LOG_DB_HOST).is_none() => LOG_DB_ENABLE, LOG_DB_HOST:
+        logs && on(&LOG_DB_ENABLE) && params.get(&LOG_DB_HOST).is_none() => LOG_DB_ENABLE, LOG_DB_HOST:
             "the database needs a server; set SCR_LOG_DB_HOST, or nothing is logged to a database";
-        on(&LOG_DB_ENABLE) && !on(&LOG_ENABLE) => LOG_DB_ENABLE, LOG_ENABLE:
+        on(&LOG_DB_ENABLE) && !logs => LOG_DB_ENABLE, LOG_ENABLE:
             "nothing is logged at all; set SCR_LOG_ENABLE=1 to log to the database";
         on(&PREFIX_PURGE) && params.get(&CURRENT).is_some() => PREFIX_PURGE, CURRENT:
             "the dataset to start from is deleted with all others; unset one of the two";

@@ -179,10 +179,10 @@ const fn text(default: &'static str) -> DefaultValue {
     DefaultValue::Text(default)
 }
 
-const fn built(replaced: Option<&'static str>, default: &'static str) -> DefaultValue {
+const fn built(replaced: Option<&'static str>, default: DefaultValue) -> DefaultValue {
     match replaced {
         Some(text) => DefaultValue::Built(text),
-        None => DefaultValue::Text(default),
+        None => default,
     }
 }
 
@@ -230,9 +230,9 @@ parameters! {
         "Prefix directories of other users, separated by colons, whose settings may name programs and directories.";
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, DefaultValue::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are written and read.";
-    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, build::LOCAL_BASE), Node,
+    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, text(build::LOCAL_BASE)), Node,
         "Base folder of the control directory. Use storage local to the node.";
-    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, build::LOCAL_BASE), Node,
+    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, text(build::LOCAL_BASE)), Node,
         "Base folder of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
         "How many complete datasets to keep in cache.";
@@ -364,23 +364,23 @@ parameters! {
         "Minimum number of nodes a run needs; unset for as many as the last run had.";
     EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, DefaultValue::Unset, Anywhere,
         "Nodes not to run on, as a list such as node[1-3,7].";
-    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(build::LOG_ENABLE, "1"), Anywhere,
+    LOG_ENABLE: Option<bool> = "SCR_LOG_ENABLE", Kind::Bool, built(build::LOG_ENABLE, DefaultValue::Unset), Anywhere,
         "Whether to log events. Unset, they go to .scr/events in the prefix directory only; set to 1, also where C SCR logs.";
-    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(build::LOG_TXT_ENABLE, "1"), Anywhere,
+    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(build::LOG_TXT_ENABLE, text("1")), Anywhere,
         "Whether SCR_LOG_ENABLE=1 logs to .scr/log in the prefix directory. Set to 1, this alone is enough.";
     LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
-        built(build::LOG_SYSLOG_ENABLE, "1"), Anywhere,
+        built(build::LOG_SYSLOG_ENABLE, text("1")), Anywhere,
         "Whether SCR_LOG_ENABLE=1 logs to syslog. Set to 1, this alone is enough.";
     LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
-        built(build::LOG_SYSLOG_FACILITY, "LOG_LOCAL7"), Anywhere,
+        built(build::LOG_SYSLOG_FACILITY, text("LOG_LOCAL7")), Anywhere,
         "Facility of syslog messages, as in openlog(3).";
     LOG_SYSLOG_LEVEL: String = "SCR_LOG_SYSLOG_LEVEL", Kind::Text,
-        built(build::LOG_SYSLOG_LEVEL, "LOG_INFO"), Anywhere,
+        built(build::LOG_SYSLOG_LEVEL, text("LOG_INFO")), Anywhere,
         "Level of syslog messages, as in openlog(3).";
     LOG_SYSLOG_PREFIX: String = "SCR_LOG_SYSLOG_PREFIX", Kind::Text,
-        built(build::LOG_SYSLOG_PREFIX, "SCR"), Anywhere,
+        built(build::LOG_SYSLOG_PREFIX, text("SCR")), Anywhere,
         "Text at the start of each syslog message.";
-    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, built(build::LOG_DB_ENABLE, "0"), Anywhere,
+    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, built(build::LOG_DB_ENABLE, text("0")), Anywhere,
         "Whether to log events to a MySQL or MariaDB database.";
     LOG_DB_DEBUG: bool = "SCR_LOG_DB_DEBUG", Kind::Bool, text("0"), Anywhere,
         "Whether to print the statements sent to the database.";
