@@ -488,6 +488,24 @@ fn a_dataset_replaced_by_a_refused_one_of_its_name_is_not_restarted_from() {
     after.all_gave(&None);
 }
 
+/// It stayed listed as whole, as a newer one of its name lay in a cache, and the next run restarted from it.
+#[test]
+fn a_refused_dataset_stays_refused_where_a_newer_one_of_its_name_is_in_cache_only() {
+    let mut world = job().set("SCR_CACHE_SIZE", "2");
+    for (flush, step) in [("1", 1), ("0", 2)] {
+        world.put("SCR_FLUSH", flush);
+        world.run(|application| application.checkpoint_as(b"ckpt", step, some).unwrap());
+    }
+    world.run(|application| {
+        let error = refuse(application);
+        assert!(error.contains("the next older one is `ckpt'"), "{error}");
+        let error = refuse(application);
+        assert!(error.contains("there is no older one"), "{error}");
+    });
+    world.lose("");
+    world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+}
+
 #[test]
 fn in_bypass_mode_a_file_that_was_written_to_since_is_not_restarted_from() {
     for checksums in ["1", "0"] {

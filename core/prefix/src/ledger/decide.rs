@@ -419,7 +419,9 @@ fn name_withdrawn(which: Dropping<'_>, all: &[Seq], before: u64) -> Option<Event
 }
 
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
-    let failed = if is_listed { failed(ledger.index(), seq.id, now) } else { Vec::new() };
+    // A newer one in cache may have its name, and no run has flushed that one.
+    let is_it = ledger.index().entry(seq.id).is_some_and(|entry| entry.seq() == seq);
+    let failed = if is_listed || is_it { failed(ledger.index(), seq.id, now) } else { Vec::new() };
     let withdrawn = withdraw(ledger, &[seq], Withdrawal::Refused, alone);
     commit(withdrawn.into_iter().chain(failed))
 }
