@@ -1,6 +1,6 @@
 //! Whether the job should end: the conditions of the halt file, `SCR_HALT_SECONDS` and `SCR_HALT_EXIT`.
 //!
-//! See the guide's section "Halt a job".
+//! See docs/user/concepts.md.
 
 use crate::job::Job;
 use crate::log::{Event, Record};

@@ -1,4 +1,4 @@
-//! The functions of `scr.h`, one by one, in its order. Sections followed: SCR API of the user guide.
+//! The functions of `scr.h`, one by one, in its order. See docs/user/c-api.md.
 //!
 //! A collective call with a wrong argument still takes part: the session refuses it on all ranks, and no rank waits for one that
 //! has returned already.

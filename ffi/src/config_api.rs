@@ -1,4 +1,4 @@
-//! `SCR_Config`: setting and asking parameters. Section followed: SCR_Config of the user guide.
+//! `SCR_Config`: setting and asking parameters. See docs/user/c-api.md.
 //!
 //! C SCR's form of the call returns no code: NULL says that a parameter was set, that it has no value, or that the call failed.
 //! The interfaces for other languages report failures, so they call [`scr_config_with_code`], which is in no header of C.

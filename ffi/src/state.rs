@@ -1,7 +1,7 @@
 //! The one session of the process, and the one way into it.
 //!
 //! Every function of `scr.h` runs inside [`entry`]: it holds the lock, catches panics, prints a failure and turns
-//! it into its number. Section followed: the state transitions of the user guide's API chapter.
+//! it into its number. See docs/user/c-api.md.
 
 use crate::failure::{Code, Failure, SUCCESS};
 use crate::message;

@@ -1,8 +1,8 @@
 //! A redundancy scheme, as its author writes it and as the runtime calls it.
 //!
 //! The runtime chooses the sets, creates the files, computes checksums and agrees on the outcome. The scheme computes the
-//! redundancy of each member, so that the set survives the loss of some members, and rebuilds lost bytes. See the user guide's
-//! section "Redundancy schemes".
+//! redundancy of each member, so that the set survives the loss of some members, and rebuilds lost bytes.
+//! See docs/user/concepts.md.
 
 use crate::{Bytes, PluginError};
 

@@ -1,5 +1,5 @@
 //! `scr copy`, and `scr_copy`: saves this node's parts of a dataset from cache to the prefix directory, when the job is dead. It
-//! runs on every remaining node; then `scr index --build` runs once. See the guide's section "Scavenge".
+//! runs on every remaining node; then `scr index --build` runs once. See docs/user/save-a-dead-job.md.
 //!
 //! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
 

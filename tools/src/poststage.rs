@@ -1,5 +1,5 @@
 //! `scr poststage`, and `scr_poststage`: finishes asynchronous flushes whose data has arrived, though the application has
-//! died or never called again. See the guide's `SCR_FLUSH_POSTSTAGE`.
+//! died or never called again. See `SCR_FLUSH_POSTSTAGE` in docs/user/parameters.md.
 //!
 //! A dataset counts only if all of it is there; flushes that are still copying are left alone. Exit codes: 0 no flush is under
 //! way any more, 1 one is, 2 an error.

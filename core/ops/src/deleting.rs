@@ -1,4 +1,4 @@
-//! Deletes datasets with their files without a job. See the guide's `scr index --delete`.
+//! Deletes datasets with their files without a job. See `scr index --delete` in docs/user/datasets.md.
 
 use super::dropping::{drop_named, Dropped};
 use super::OpsError;

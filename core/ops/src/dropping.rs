@@ -1,4 +1,4 @@
-//! Takes datasets out of the index without a job. See the guide's `scr index --drop` and `--drop-after`.
+//! Takes datasets out of the index without a job. See docs/user/datasets.md.
 
 use scr_base::fs::Files;
 use scr_prefix::ledger::{Dropping, Leave, LedgerDir, Request};

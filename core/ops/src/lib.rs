@@ -1,5 +1,4 @@
-//! What only the commands do to datasets, without a job and without MPI. See the user guide's sections "Fetch, flush, and
-//! scavenge" and "Manage datasets".
+//! What only the commands do to datasets, without a job and without MPI. See docs/user/save-a-dead-job.md.
 //!
 //! | part | what it is |
 //! |---|---|

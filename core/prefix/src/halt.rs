@@ -1,7 +1,7 @@
 //! `halt.scr`: when the job should stop. The library and commands read and change it at the same time, so it is changed in place
 //! under a lock, never replaced.
 //!
-//! The rules are those of the user guide's section "Halt a job". Times are seconds since the epoch.
+//! The rules are those of docs/user/concepts.md. Times are seconds since the epoch.
 
 use super::fields::set_or_remove;
 use super::{Prefix, PrefixError};
@@ -165,7 +165,7 @@ impl Halt {
     }
 
     /// The conditions that hold for a job: those of the file, and where no command and no running job has written any, the time
-    /// that `SCR_HALT_SECONDS` gives. The user guide's section "Halt before or after a specified time".
+    /// that `SCR_HALT_SECONDS` gives. See docs/user/concepts.md.
     ///
     /// # Errors
     /// As for [`read`](Self::read).

@@ -1,5 +1,5 @@
-//! The control directory of a node: what the processes of a job, and those that outlive it, write there for each other. See the
-//! guide's section "Control, cache, and prefix directories".
+//! The control directory of a node: what the processes of a job, and those that outlive it, write there for each other.
+//! See docs/user/concepts.md.
 //!
 //! It should be local to the node. A run detects at its start if several nodes see the same one; then each node has its own
 //! folder in it, `nodes/node.<n>`. Processes on the node that are no ranks find it by the node's name.

@@ -1,7 +1,7 @@
 //! Which prefix directory a part in cache belongs to. This function alone decides, for runs and for commands.
 //!
 //! A prefix directory has a random id, which moves with it and which a copy has too. So the same id is enough where no other
-//! folder can be the one that is meant. The rules are those of the user guide's section "Scalable restart".
+//! folder can be the one that is meant. The rules are those of docs/user/concepts.md.
 
 use super::filemap::Filemap;
 use super::record::RankRecord;

@@ -1,4 +1,4 @@
-//! The stores of a run, as its ranks reach them. See the guide's section "Group, store, and checkpoint descriptors".
+//! The stores of a run, as its ranks reach them. See docs/user/configuration.md.
 //!
 //! A run detects at its start which nodes see the same folder. If several do, each keeps its data in its own folder there, and
 //! all of them take care of the data of every node, even of a lost one.

@@ -2,7 +2,7 @@
 //!
 //! The dataset is invalid before its first file is deleted, and its entry is deleted after the last one. So no run restarts from
 //! a partly deleted dataset, and a deletion that a crash interrupts can be repeated. A file that another dataset uses by now
-//! stays. See the guide's `SCR_Delete`.
+//! stays. See `SCR_Delete` in docs/user/c-api.md.
 
 mod window;
 

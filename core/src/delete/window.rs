@@ -27,7 +27,7 @@ fn dataset(job: &Job, id: u64) -> Result<(), Error> {
 }
 
 /// Deletes every dataset from the prefix directory, or none if another run reads one of them in place. The copies of output in
-/// cache are not flushed again. Collective. See the guide's `SCR_PREFIX_PURGE`.
+/// cache are not flushed again. Collective. See `SCR_PREFIX_PURGE` in docs/user/parameters.md.
 ///
 /// # Errors
 /// As for [`dataset`], or the index cannot be read.
@@ -63,7 +63,8 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 
 /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
 /// deleted, or the index not be read, that is reported. One that this run could not read does not count, and stays: a later run
-/// may restart from it. One that another run reads in place stays too. Collective. See the guide's `SCR_PREFIX_SIZE`.
+/// may restart from it. One that another run reads in place stays too. Collective.
+/// See `SCR_PREFIX_SIZE` in docs/user/parameters.md.
 ///
 /// # Errors
 /// The ranks cannot talk.

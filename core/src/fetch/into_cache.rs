@@ -1,6 +1,6 @@
 //! Fetches a checkpoint from the prefix directory into cache, and protects it there like a new dataset.
 //!
-//! See the guide's "Fetch, flush, and scavenge".
+//! See docs/user/save-a-dead-job.md.
 
 use super::{candidates, Candidate, Fetch, FetchError, Fetched, Mates, NotFetched, Options};
 use crate::cache::filemap::{Entry, Journal};

@@ -1,5 +1,5 @@
-//! The log of a job: what happened when, for people and sites to read later; and what it has cost. The user guide's `SCR_LOG_`
-//! parameters.
+//! The log of a job: what happened when, for people and sites to read later; and what it has cost. See
+//! docs/user/logging.md.
 //!
 //! | part | what it is |
 //! |---|---|

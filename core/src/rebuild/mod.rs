@@ -1,6 +1,6 @@
 //! A restart within an allocation: finds the datasets in cache, moves their parts to their ranks, and rebuilds lost parts.
 //!
-//! The steps are those of the guide's "Scalable restart":
+//! The steps are those of docs/user/concepts.md:
 //!
 //! | part | what it does |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! The parts of datasets that are in cache when a run starts: which there are, which rank has which, and what all ranks together
-//! know of a dataset by them. See the guide's section "Scalable restart".
+//! know of a dataset by them. See docs/user/concepts.md.
 //!
 //! The first rank that reaches a store searches it, with the data of other nodes if several see the same folder. It assigns each
 //! part that it finds to its owner, if the owner reaches it, and the other parts in turn. So one rank reports each part, and every

@@ -1,4 +1,4 @@
-//! Moves files to the nodes that their ranks now run on. See the guide's section "Scalable restart".
+//! Moves files to the nodes that their ranks now run on. See docs/user/concepts.md.
 //!
 //! Every rank sends what others fetch from it and receives what it fetches, block by block, all at the same
 //! time. A sender keeps its copy until the whole dataset is in place.

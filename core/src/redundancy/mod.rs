@@ -1,7 +1,6 @@
 //! Redundancy from the host's side: which ranks form a set, the view of a scheme on it, protecting and rebuilding.
 //!
-//! The host owns processes, metadata and file creation; the scheme owns the computation. See the user guide's section
-//! "Redundancy schemes".
+//! The host owns processes, metadata and file creation; the scheme owns the computation. See docs/user/concepts.md.
 //!
 //! | part | what it is |
 //! |---|---|

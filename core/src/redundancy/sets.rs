@@ -1,4 +1,4 @@
-//! Which ranks protect each other. See the user guide's `SCR_SET_SIZE` and `GROUP`.
+//! Which ranks protect each other. See docs/user/configuration.md.
 //!
 //! A set takes its members from different failure groups. With enough groups, sets have the minimum size or more, as even as
 //! possible, and never fewer members than their scheme takes. A rank is alone in its set only if it can join no such set.

@@ -1,5 +1,5 @@
 //! Completes a scavenged dataset: rebuilds lost parts, gives every file its name, writes summary and file lists, and lists it in
-//! the index. See the guide's `scr_index --build`.
+//! the index. See `scr_index --build` in docs/user/datasets.md.
 
 use super::place::{copying, token, ScavengedPart};
 use super::repair::ScavengedRepair;

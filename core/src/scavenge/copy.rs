@@ -1,5 +1,5 @@
 //! Copies the parts of a dataset in the cache of one node to the prefix directory: the files of the application beside their own
-//! paths, redundancy files and filemaps to the folder of the dataset. See the guide's section "Scavenge".
+//! paths, redundancy files and filemaps to the folder of the dataset. See docs/user/save-a-dead-job.md.
 //!
 //! Each part is copied independently of the others. A part that cannot be copied is reported and counts as lost. A file gets its
 //! name once its last byte is safe, and a part gets its filemap once its files are there. Checksums are computed in the same

@@ -1,6 +1,5 @@
 //! Scavenge: saves datasets that a job has left in the caches of its nodes to the prefix directory, rebuilds lost parts there,
-//! and lists them, without the job and without MPI. See the user guide's sections "Fetch, flush, and scavenge" and "Manage
-//! datasets".
+//! and lists them, without the job and without MPI. See docs/user/save-a-dead-job.md.
 //!
 //! [`Copier`] runs on each node and copies the parts of a dataset in its cache. [`Builder`] runs once, anywhere: ranks are
 //! threads, and the same code as in a job rebuilds lost parts. A dataset is listed as complete only if every byte of every rank

@@ -18,8 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 impl Builder<'_> {
-    /// Lists a dataset that was taken out of the index, by its name. The index stays as it is if the dataset is not whole. See
-    /// the guide's `scr_index --add`.
+    /// Lists a dataset that was taken out of the index, by its name. The index stays as it is if the dataset is not whole.
+    /// See `scr_index --add` in docs/user/datasets.md.
     ///
     /// # Errors
     /// [`BuildError`].

@@ -27,8 +27,8 @@ impl Session {
         self.halt.exit_wanted()
     }
 
-    /// Ends the session: what is due is flushed, and the job is not started again. Collective. See the guide's
-    /// `SCR_Finalize`.
+    /// Ends the session: what is due is flushed, and the job is not started again. Collective.
+    /// See `SCR_Finalize` in docs/user/c-api.md.
     ///
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Ends the session because a halt condition holds: what is due is flushed, and the conditions stay as they are.
-    /// Collective. See the guide's section "Halt a job".
+    /// Collective. See docs/user/concepts.md.
     ///
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.

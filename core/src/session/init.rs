@@ -1,4 +1,4 @@
-//! The start of a session. See the guide's `SCR_Init` and "Scalable restart".
+//! The start of a session. See `SCR_Init` in docs/user/c-api.md.
 //!
 //! Datasets in cache are recovered first. If there is no checkpoint among them, one is fetched from the prefix directory.
 

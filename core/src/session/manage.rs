@@ -1,4 +1,4 @@
-//! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
+//! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See docs/user/c-api.md.
 
 use super::{Error, Session};
 use crate::cache::CachedDataset;

@@ -1,6 +1,6 @@
 //! A session: one run of an application under the runtime, from `SCR_Init` to `SCR_Finalize`.
 //!
-//! The states are those of the guide's section "SCR API state transitions": idle, or in an output phase, or in a restart
+//! The states are those of docs/user/c-api.md: idle, or in an output phase, or in a restart
 //! phase. A call in a wrong state, or with an argument that cannot be used, is an error and changes nothing.
 //!
 //! | part | what it is |

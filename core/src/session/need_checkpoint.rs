@@ -1,4 +1,4 @@
-//! `SCR_Need_checkpoint`: is it time for a checkpoint? See the guide's section "Need checkpoint".
+//! `SCR_Need_checkpoint`: is it time for a checkpoint? See docs/user/how-often.md.
 
 use super::{auto, Error, Retry, Session};
 use crate::halt::{self, Outlook};

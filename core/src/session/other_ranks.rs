@@ -1,7 +1,7 @@
 //! Checkpoints that another number of ranks has left in cache. If the application can restart from them, the newest one is
 //! brought back in the caches, by threads that stand for the ranks that wrote it, and read there: see
 //! [`other_nodes`](super::other_nodes). If that cannot be done, the ranks of the run make it whole in the prefix directory, as
-//! `scr postrun` does, and read it there. See the guide's "Another number of ranks".
+//! `scr postrun` does, and read it there. See docs/user/other-ranks.md.
 //!
 //! Nothing leaves the cache for that: as many ranks as wrote it can restart from it as before, until a newer checkpoint is
 //! complete.

@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 impl Session {
-    /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.
+    /// Gives the path at which to access a file. Local. See `SCR_Route_file` in docs/user/c-api.md.
     ///
     /// # Errors
     /// [`Error`] if the path is outside the prefix directory, or a file to read is not there. A dataset that is being

@@ -1,5 +1,5 @@
-//! The log sink `MYSQL`: events and transfers of jobs as rows in a MySQL or MariaDB database. The user guide's
-//! `SCR_LOG_DB_` parameters.
+//! The log sink `MYSQL`: events and transfers of jobs as rows in a MySQL or MariaDB database. See
+//! docs/user/logging.md.
 //!
 //! | part | what it is |
 //! |---|---|

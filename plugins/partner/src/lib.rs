@@ -1,6 +1,6 @@
 //! The scheme PARTNER: the next members of a set keep full copies of each member's data. It costs room rather than arithmetic. It
-//! survives the loss of as many members as there are copies, and of more if a holder of each lost one is left. See the user
-//! guide's section "Redundancy schemes".
+//! survives the loss of as many members as there are copies, and of more if a holder of each lost one is left.
+//! See docs/user/concepts.md.
 //!
 //! A member's redundancy is the header of [`scr_striping`] and the data of its left neighbours, the nearest
 //! first, one after the other.

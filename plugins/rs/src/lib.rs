@@ -1,5 +1,5 @@
-//! The scheme RS, after Reed and Solomon: every member of a set keeps k parity chunks, and any k members may be lost. See the
-//! user guide's section "Redundancy schemes".
+//! The scheme RS, after Reed and Solomon: every member of a set keeps k parity chunks, and any k members may be lost.
+//! See docs/user/concepts.md.
 
 #![deny(unsafe_code)]
 

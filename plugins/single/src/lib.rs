@@ -1,5 +1,5 @@
 //! The scheme SINGLE: files stay where they were written, and no redundancy is kept. It survives the end of a
-//! process, but not the loss of a node. See the user guide's section "Redundancy schemes".
+//! process, but not the loss of a node. See docs/user/concepts.md.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! The scheme XOR: every member of a set keeps one parity chunk, and the set survives the loss of any one
-//! of its members. See the user guide's section "Redundancy schemes".
+//! of its members. See docs/user/concepts.md.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! `scr config`: what counts for a job that starts here, and where it comes from; what a parameter means; what is wrong
-//! with a file. See the user guide's section "Configure a job".
+//! with a file. See docs/user/configuration.md.
 //!
 //! - `show`: all of them, as a table and as JSON, or one in full
 //!

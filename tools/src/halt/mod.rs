@@ -1,4 +1,4 @@
-//! `scr halt`, and `scr_halt`: the conditions on which a job stops. See the user guide's section "Halt a job".
+//! `scr halt`, and `scr_halt`: the conditions on which a job stops. See docs/user/concepts.md.
 //!
 //! They lie in `.scr/halt.scr` of the prefix directory, which a running job reads; it is changed in place under its lock.
 //!

@@ -1,4 +1,4 @@
-//! `scr index`, and `scr_index`: the datasets of a prefix directory. See the user guide's section "Manage datasets".
+//! `scr index`, and `scr_index`: the datasets of a prefix directory. See docs/user/datasets.md.
 //!
 //! Listing is the default. Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 an error.
 //!

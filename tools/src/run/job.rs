@@ -166,7 +166,7 @@ impl<'a> Job<'a> {
         good_nodes(&self.facts.allocation, &self.bad).len()
     }
 
-    /// Nodes that the next run needs. See the user guide's section "The SCR wrapper script".
+    /// Nodes that the next run needs. See docs/user/running.md.
     fn needed(&self) -> Option<Needed> {
         if self.facts.allocation.is_here_alone() {
             return None;

@@ -1,4 +1,4 @@
-//! `scr run`: starts a job, and starts it again when it fails, within one allocation. The user guide's chapter "Run a job".
+//! `scr run`: starts a job, and starts it again when it fails, within one allocation. See docs/user/running.md.
 //!
 //! `scr_srun ARGUMENTS` is `scr run srun ARGUMENTS`, and so on for the other launchers. Exit code: that of the last run; 1
 //! where the job was not started at all, 2 where it could not be.

@@ -1,4 +1,4 @@
-//! Decides whether a job is started, or started again. See the user guide's section "The SCR wrapper script".
+//! Decides whether a job is started, or started again. See docs/user/running.md.
 //!
 //! It is a function of what is known and looks at nothing else, so one table tests every case.
 

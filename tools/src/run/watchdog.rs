@@ -1,5 +1,4 @@
-//! Catches a job that hangs: one that writes no checkpoint in the time it is expected to. See the user guide's section
-//! "Catch a hanging job".
+//! Catches a job that hangs: one that writes no checkpoint in the time it is expected to. See docs/user/running.md.
 //!
 //! The runtime records every dataset under the prefix directory, when it is complete in cache and when it has been copied;
 //! the watchdog looks at these records. Data that goes to the parallel file system has its own timeout. An application

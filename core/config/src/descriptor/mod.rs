@@ -1,4 +1,4 @@
-//! Group, store and redundancy descriptors. The user guide's section "Group, store, and checkpoint descriptors".
+//! Group, store and redundancy descriptors. See docs/user/configuration.md.
 //!
 //! Plain data made from the parameters, the same on every rank except for paths in which variables differ. Mistakes are reported
 //! with file and line. Only a mistake that would leave data unprotected, or without a store, stops the run.

@@ -1,4 +1,4 @@
-//! `SCR_Config`: parameters that the application sets, unsets and queries. The user guide's section of that name.
+//! `SCR_Config`: parameters that the application sets, unsets and queries. See docs/user/c-api.md.
 //!
 //! A string is one request: `SCR_FLUSH=10` sets, `SCR_FLUSH=` unsets, `SCR_FLUSH` asks; `CKPT=0 TYPE=XOR` sets,
 //! `CKPT=0 TYPE` asks. The settings are kept as text lines in the prefix directory, so that the commands see them.

@@ -1,4 +1,4 @@
-//! Parameters: one table, and everything from text to values. The user guide's section "Configure a job".
+//! Parameters: one table, and everything from text to values. See docs/user/configuration.md.
 //!
 //! - `value`, `table`: text as typed values; every parameter with its type, default, place and help.
 //! - `origin`, `problem`, `quote`: where a setting was made, what is wrong with it, and how messages quote it.

@@ -1,4 +1,4 @@
-//! The one table of parameters: the user guide's table "SCR parameters", and what C SCR knows besides.
+//! The one table of parameters: what docs/user/parameters.md lists, and what C SCR knows besides.
 //!
 //! A constant per parameter carries the type of its value, so asking for another type does not compile:
 //! `params.get(&param::CACHE_SIZE)` is a `u64`. Documentation, `scr config` and `SCR_Config` read [`TABLE`].

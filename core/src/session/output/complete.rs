@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 impl Session {
-    /// Ends the dataset: it is valid and protected, or it is gone. Collective. See the guide's `SCR_Complete_output`.
+    /// Ends the dataset: it is valid and protected, or it is gone. Collective. See `SCR_Complete_output` in docs/user/c-api.md.
     ///
     /// # Errors
     /// [`Error`], the same on all ranks. Older datasets are kept then.

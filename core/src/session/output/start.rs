@@ -19,7 +19,7 @@ use scr_prefix::{
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Session {
-    /// Begins a dataset. Collective. See the guide's `SCR_Start_output`.
+    /// Begins a dataset. Collective. See `SCR_Start_output` in docs/user/c-api.md.
     ///
     /// # Errors
     /// [`Error`]; no dataset is begun then, on any rank.
