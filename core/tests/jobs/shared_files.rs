@@ -6,12 +6,14 @@ use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_core::session::OutputFlags;
 use scr_prefix::{Index, IndexEntry, Prefix};
+use scr_test_kit::descriptors::wait_until;
 use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 /// Bytes that each rank writes of a shared file. The last one writes a few more.
 const BLOCK: usize = 5000;
@@ -134,6 +136,43 @@ fn a_file_of_the_ranks_of_a_node_is_there_for_each_of_them_on_other_nodes() {
     world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
     world.lose("n0");
     world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
+}
+
+/// MPI-IO waited for ever in `MPI_File_open`, and scr said nothing.
+#[test]
+fn one_file_of_ranks_of_several_nodes_is_named_while_they_wait_for_each_other() {
+    for (name, late, is_named) in [(of_all as Name, "60", true), (of_all, "0", false), (of_pair, "60", false)]
+    {
+        let world = World::new(4, 2).set("SCR_LATE_SECS", late);
+        let all = Barrier::new(4);
+        let run = world.run(|application| {
+            begin(application, 1);
+            let rank = application.rank;
+            application.session().route_file(name(rank).as_bytes()).unwrap();
+            application.session().route_file(own(rank).as_bytes()).unwrap();
+            application.wait(40);
+            let mut said = Vec::new();
+            for _ in 0..if is_named { 100 } else { 15 } {
+                std::thread::sleep(Duration::from_millis(100));
+                application.wait(11);
+                said.extend(application.lines());
+                if rank != Rank(0) || said.iter().any(|line| line.contains("WARNING")) {
+                    break;
+                }
+            }
+            all.wait();
+            assert!(application.session().complete_output(false).is_err());
+            said
+        });
+        let expected = "WARNING: rank 0 on n0: rank 0 on n0 and rank 2 on n1 write `all/matrix.h5', each in its own cache, and";
+        let said: Vec<_> = run.ranks.concat().into_iter().filter(|line| line.contains("WARNING")).collect();
+        assert_eq!(said.len(), usize::from(is_named), "{said:?}");
+        let is_right =
+            |line: &String| line.replace("rank 1", "rank 0").replace("rank 3", "rank 2").contains(expected);
+        assert!(said.iter().all(is_right), "{said:?}");
+        let is_routed = |path: &std::path::PathBuf| path.display().to_string().contains("/routed.");
+        wait_until(|| !files_below(&world.prefix().join(".scr")).iter().any(is_routed));
+    }
 }
 
 #[test]

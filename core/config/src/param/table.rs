@@ -395,7 +395,7 @@ parameters! {
     LOG_DB_CA: Option<PathBuf> = "SCR_LOG_DB_CA", Kind::Path, DefaultValue::Unset, Anywhere,
         "File with certificates of authorities (PEM). With it the connection to the database is encrypted, and the server's certificate is checked.";
     LATE_SECS: Duration = "SCR_LATE_SECS", Kind::Seconds, text("60"), Anywhere,
-        "A collective call names the ranks that have not made it after so many seconds; 0 for never.";
+        "A collective call names the ranks that have not made it after so many seconds, and so does an output phase in which ranks of several nodes wait for one file of theirs; 0 for never.";
     REPORT: bool = "SCR_REPORT", Kind::Bool, text("1"), Anywhere,
         "Whether scr run, scr postrun and, with SCR_DEBUG=1, SCR_Finalize print in five lines what the job has cost.";
     METRICS_DIR: Option<PathBuf> = "SCR_METRICS_DIR", Kind::Path, DefaultValue::Unset, Node,

@@ -51,6 +51,7 @@ impl Session {
             }
         }
         let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
+        output.names = None;
         self.warn_of_writer(output.open_elsewhere.take());
         let measured = match measured {
             // It would count as the newest one, and the last good one would leave for it.

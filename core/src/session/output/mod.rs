@@ -6,6 +6,7 @@
 
 mod complete;
 mod events;
+mod several_nodes;
 mod start;
 
 use super::route::{path_bytes, ApartError, MeantPaths};
@@ -23,6 +24,7 @@ use scr_comm::placement::Survives;
 use scr_comm::{Comm, CommError, Rank, Traffic};
 use scr_prefix::ledger::is_recorded;
 use scr_prefix::{FileName, Overwritten};
+use several_nodes::RoutedNames;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,8 @@ pub(super) struct Output {
     part: PartDir,
     journal: Journal,
     shared: SharedFiles,
+    /// Until all ranks are known to have written their files, where not all see them.
+    names: Option<RoutedNames>,
     /// Files that this rank could not be given a path for, each with the reason.
     unrouted: BTreeMap<PathBuf, String>,
     /// A file that only another process has open for writing, and that process.
@@ -61,8 +65,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    fn new(record: RankRecord, part: PartDir, journal: Journal, cache: &Cache) -> Self {
+    fn new(job: &Job, record: RankRecord, part: PartDir, journal: Journal, cache: &Cache) -> Self {
         Self {
+            names: RoutedNames::begin(job, cache, &record),
             shared: SharedFiles::new(cache, &record),
             store: cache.store_index(&record.protection.store),
             record,
@@ -105,6 +110,7 @@ impl Output {
             true => self.shared.borrowed(&file.name),
             false => self.shared.claim(job.files(), &self.part, &file.name),
         };
+        self.names.iter().for_each(|names| names.add(&file.name, claimed.is_none()));
         let path = claimed.map_or_else(|| PartPlace::file(&self.part, &self.record, &file), Path::to_owned);
         let path_bytes = path_bytes(&path)?;
         if !known {

@@ -71,7 +71,7 @@ impl Session {
         self.restart.begin_writing();
         let ready = self.job.elapsed();
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
-        let output = Output::new(record, part, journal, &self.cache);
+        let output = Output::new(&self.job, record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
         let wants_behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
         if wants_behind && !has_room && self.job.is_news(Said::NoRoomBehind) {
