@@ -4,7 +4,7 @@
 
 use crate::job::Job;
 use crate::log::{Event, Record};
-use scr_comm::collective::{barrier, broadcast};
+use scr_comm::collective::broadcast;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::{Begun, Halt, HaltReason, KnownEnd, PrefixError};
@@ -58,8 +58,7 @@ impl HaltConditions {
     ///
     /// # Errors
     /// The ranks cannot talk: one may have died, and the job has not ended.
-    pub(crate) fn finalize(&mut self, job: &Job) -> Result<(), CommError> {
-        barrier(&*job.comm)?;
+    pub(crate) fn finalize(&mut self, job: &Job) {
         self.logged = false;
         self.log(job, Halt::FINALIZED);
         if job.rank() == Rank(0) {
@@ -69,7 +68,6 @@ impl HaltConditions {
                 job.report.error(&scr_base::describe(&error));
             }
         }
-        Ok(())
     }
 
     fn record(&mut self, job: &Job, reason: Option<String>) {

@@ -58,7 +58,10 @@ pub(crate) enum Flaw {
         found: &'static str,
     },
     /// It has another length than was recorded.
-    #[error("{} has {found} bytes where {recorded} were recorded", path.display())]
+    #[error(
+        "{} has {found} bytes where {recorded} were recorded{}", path.display(),
+        if *is_late { "; it was written to after SCR_Complete_output" } else { "" }
+    )]
     Length {
         /// Which file.
         path: PathBuf,
@@ -66,6 +69,8 @@ pub(crate) enum Flaw {
         found: u64,
         /// The length in the record.
         recorded: u64,
+        /// Whether its time is later than the recorded one.
+        is_late: bool,
     },
     /// It was written to later.
     #[error("{} was changed after the dataset was complete", path.display())]
@@ -89,7 +94,7 @@ pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecor
         let path = place.file(record, file);
         let found = match record.is_known_by_time(file) {
             true => expect_unchanged(files, &path, file),
-            false => expect_file(files, &path, file.bytes).map(drop),
+            false => expect_file(files, &path, file.bytes, Some(file.mtime)).map(drop),
         };
         found.err()
     };
@@ -105,7 +110,8 @@ pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecor
             false => Loss::of_protection(),
         });
     }
-    let flaw = record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes).err());
+    let flaw =
+        record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes, None).err());
     flaw.map(|flaw| Loss::of_redundancy(scr_base::describe(&flaw)))
 }
 
@@ -139,12 +145,22 @@ fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Fla
 
 /// Fails if a file has changed since it was complete, as its length and time tell: one without a checksum.
 pub(crate) fn expect_unchanged(files: &dyn Files, path: &Path, file: &FileRecord) -> Result<(), Flaw> {
-    let status = expect_file(files, path, file.bytes)?;
+    let status = expect_file(files, path, file.bytes, Some(file.mtime))?;
     match status.mtime == file.mtime {
         true => Ok(()),
         false => Err(Flaw::Changed { path: path.to_owned() }),
     }
 }
+
+/// The same for a part with wrong bytes: a file that was written to later, as far as its time tells.
+pub(crate) fn written_since(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<String> {
+    let is_late = |file: &&FileRecord| {
+        files.status(&place.file(record, file)).is_ok_and(|status| status.mtime > file.mtime)
+    };
+    record.files.iter().find(is_late).map(|file| format!("; {}{LATE}", file.name))
+}
+
+const LATE: &str = " was written to after SCR_Complete_output";
 
 /// A file that is no longer, or not provably, what it was when the dataset was complete.
 pub(crate) enum Late {
@@ -177,13 +193,21 @@ pub(crate) fn written_late(
     })
 }
 
-fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {
+fn expect_file(
+    files: &dyn Files,
+    path: &Path,
+    recorded: u64,
+    since: Option<(i64, u32)>,
+) -> Result<Status, Flaw> {
     // It was recorded, so an answer that it is not there counts if it is given twice.
     let status = files.status(path).or_else(|_| files.status(path)).at("look at", path)?;
     let path = || path.to_owned();
     match status.kind {
         Kind::File if status.len == recorded => Ok(status),
-        Kind::File => Err(Flaw::Length { path: path(), found: status.len, recorded }),
+        Kind::File => {
+            let is_late = since.is_some_and(|since| status.mtime > since);
+            Err(Flaw::Length { path: path(), found: status.len, recorded, is_late })
+        }
         other => Err(Flaw::NotAFile { path: path(), found: other.name() }),
     }
 }

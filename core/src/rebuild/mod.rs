@@ -24,7 +24,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
 use crate::cache::verify::{PartFiles, Verified};
-use crate::cache::Cache;
+use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
 use crate::typed::first_value;
@@ -216,10 +216,19 @@ pub(crate) fn damaged_redundancy(job: &Job, cache: &Cache) -> Result<Option<BTre
 
 /// Repairs the parts in which ranks have found damage. Collective.
 pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, Loss>) -> Result<(), CommError> {
-    on.cache
-        .datasets()
-        .iter()
-        .try_for_each(|cached| recover::recover_damaged(on, cached, damage.get(&cached.id()).cloned()))
+    on.cache.datasets().iter().try_for_each(|cached| {
+        recover::recover_damaged(on, cached, damage.get(&cached.id()).cloned()).map(drop)
+    })
+}
+
+/// Brings back a dataset of which ranks have changed files. Gives whether it is whole again. Collective.
+pub(crate) fn changed(
+    on: Rebuild<'_>,
+    cached: &CachedDataset,
+    loss: Option<Loss>,
+) -> Result<bool, CommError> {
+    let outcome = recover::recover_damaged(on, cached, loss)?;
+    Ok(!matches!(outcome, Some(Recovered::Unrecovered(Unrecovered::TooMuchLost { .. }))))
 }
 
 /// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing, but for those that another job

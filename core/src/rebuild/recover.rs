@@ -92,14 +92,15 @@ pub(crate) fn recover(
     rebuild(on, key, &label, Recovery { lost: Some(lost), ..recovery })
 }
 
-/// Repairs the parts of a dataset in cache on the ranks that have found out that theirs lack something. Collective.
+/// Repairs the parts of a dataset in cache on the ranks that have found out that theirs lack something, if there are any.
+/// Collective.
 pub(super) fn recover_damaged(
     on: Rebuild<'_>,
     cached: &CachedDataset,
     loss: Option<Loss>,
-) -> Result<(), CommError> {
+) -> Result<Option<Recovered>, CommError> {
     if any(&*on.job.comm, [loss.is_some()])? == [false] {
-        return Ok(());
+        return Ok(None);
     }
     let CachedDataset { record, part, .. } = cached;
     let (owner, has_data) = (record.rank, loss.as_ref().is_none_or(|loss| loss.lost != Lost::Data));
@@ -109,7 +110,7 @@ pub(super) fn recover_damaged(
     let local: Vec<&LocalPart> = own.iter().collect();
     let reports = [PartReport { holder: owner, has_data, loss, record: record.clone() }];
     let recovery = Recovery::new(on, &local, &reports, cached.is_refused(), Extent::All);
-    rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(drop)
+    rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(Some)
 }
 
 /// Whether a running process writes any part of it. Collective.

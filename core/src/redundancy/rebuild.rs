@@ -75,7 +75,17 @@ impl SetRepair<'_> {
         let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
         phase.call("rebuild", || scheme.rebuild(&host, record.protection.format))?;
         let extent = if losses.has(record.rank) { Extent::All } else { extent };
-        Ok(compare(record, &host.data, &host.redundancy, job.processors, extent)?)
+        let verified = compare(record, &host.data, &host.redundancy, job.processors, extent)?;
+        if losses.has(record.rank) {
+            // A later time says that a program has written to a file. Nothing depends on it.
+            let rebuilt = record
+                .files
+                .iter()
+                .enumerate()
+                .map(|(number, file)| (part.file_being_rebuilt(record, number), file.mtime));
+            rebuilt.for_each(|(path, time)| _ = files.set_times(&path, time, time));
+        }
+        Ok(verified)
     }
 
     fn encode(&self, set: &SetComm<'_>) -> Result<(Verified, Option<RankRecord>), RedundancyError> {

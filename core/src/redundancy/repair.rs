@@ -8,7 +8,7 @@ use super::error::RedundancyError;
 use super::fit;
 use super::overdue::{LongestCall, SchemePhase};
 use super::rebuild::SetRepair;
-use crate::cache::loss::{Loss, Lost};
+use crate::cache::loss::{written_since, Loss, Lost};
 use crate::cache::part::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{Damage, Extent, PartFiles, Verified};
@@ -195,7 +195,10 @@ impl Repair<'_> {
                 damage.map(|damage| damage.loss())
             }
         };
-        let damage = damage.filter(|damage| Some(damage.lost) > known);
+        let mut damage = damage.filter(|damage| Some(damage.lost) > known);
+        if let Some(damage) = damage.as_mut().filter(|damage| damage.lost == Lost::Data) {
+            damage.why.extend(written_since(self.job.files(), place, record));
+        }
         if let Some(Loss { why, lost }) = &damage {
             let what = if *lost == Lost::Data { "this part" } else { "its redundancy" };
             self.job.report.error_here(&format!("{}: {why}; {what} counts as lost", self.label));
@@ -351,7 +354,7 @@ fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
 }
 
 /// A list that stays readable however long it is.
-pub(super) fn shortened<T: AsRef<str>>(texts: &[T], most: usize) -> String {
+pub(crate) fn shortened<T: AsRef<str>>(texts: &[T], most: usize) -> String {
     let shown: Vec<&str> = texts.iter().take(most).map(AsRef::as_ref).collect();
     match texts.len().saturating_sub(most) {
         0 => shown.join(", "),

@@ -4,6 +4,7 @@ use super::{Error, Phase, Retry, Session};
 use crate::flush::Flushes;
 use crate::halt;
 use crate::log::Figures;
+use scr_comm::collective::{all_reduce, Op};
 use scr_config::param;
 
 /// An application that does not look at what its calls return would take its last checkpoints for written.
@@ -45,7 +46,8 @@ impl Session {
         self.remove_copies();
         let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
         self.restart.release(&self.job);
-        let saved = verified.and_then(|()| self.save_last());
+        let all_are_here = verified.and_then(|()| self.mend_last());
+        let saved = all_are_here.and_then(|()| self.save_last());
         let flushed = saved.and_then(|()| self.with_flushes(Flushes::flush_last));
         if flushed.is_err() {
             self.job.report.error(
@@ -54,10 +56,11 @@ impl Session {
             );
         }
         self.cache.remove_spares(&self.job);
-        // The cause comes first, as the ranks may have failed to talk before.
-        let ended = self.halt.finalize(&self.job);
+        if !matches!(flushed, Err(Error::Comm(_))) {
+            self.halt.finalize(&self.job);
+        }
         self.report_costs();
-        flushed.and(ended.map_err(Error::from))?;
+        flushed?;
         match self.job.has_lost_descriptors()? {
             true => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),
             false => Ok(()),
@@ -73,11 +76,18 @@ impl Session {
         self.remove_copies();
         self.wait_until_protected()?;
         self.verify_redundancy()?;
+        self.mend_last()?;
         self.restart.release(&self.job);
         self.save_last()?;
         let flushed = self.with_flushes(Flushes::flush_last);
         self.report_costs();
         flushed
+    }
+
+    /// No rank writes any more. Collective.
+    fn mend_last(&mut self) -> Result<(), Error> {
+        let [changed] = all_reduce(&*self.job.comm, [self.told_of()], Op::Max)?;
+        self.mend(changed)
     }
 
     /// Says what the job has cost at `SCR_DEBUG=1`, unless nothing was written or restored.

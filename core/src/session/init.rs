@@ -136,6 +136,7 @@ impl Session {
             last_completed: None,
             of_other_ranks: Vec::new(),
             lending: None,
+            changed: None,
         };
         Ok((session, is_shared))
     }

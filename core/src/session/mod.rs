@@ -36,7 +36,7 @@ mod settings_report;
 pub use crate::error::Error;
 pub use late_ranks::LateRanks;
 
-use crate::cache::loss::{written_late, Late};
+use crate::cache::loss::{written_late, Late, Loss};
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
 use crate::cache::{Cache, CachedDataset};
@@ -49,7 +49,7 @@ use crate::metrics::{Metrics, Now};
 use crate::rebuild::{self, OfOtherRanks, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{newest_cached, Restart};
+use crate::restart::{newest_cached, record_refused, Restart};
 use auto::AutoInterval;
 use encode_async::Retry;
 use need_checkpoint::CheckpointTimes;
@@ -62,7 +62,7 @@ use scr_config::param;
 use scr_plugin_api::Call;
 use scr_prefix::Running;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A run under the runtime.
@@ -96,6 +96,8 @@ pub struct Session {
     last_completed: Option<u64>,
     /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.
     of_other_ranks: Vec<OfOtherRanks>,
+    /// The loss of this rank's part of it, which the others do not know of yet.
+    changed: Option<Loss>,
     /// The lending of the files of the one that the application is about to read.
     lending: Option<Lending>,
 }
@@ -231,14 +233,19 @@ impl Session {
 
     /// Nothing else would name the cause, once a flush or a restart finds bytes that are not those of the checkpoint.
     fn tell_of_late_writes(&mut self) {
-        let Some(cached) = self.last_completed.and_then(|id| self.cache.dataset(id)) else { return };
+        let known = self.last_completed.filter(|_| self.changed.is_none());
+        let Some(cached) = known.and_then(|id| self.cache.dataset(id)) else { return };
         let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
         if let Some(late) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
             let label = cached.record.label();
             let text = match late {
                 Late::Written(path) => format!(
-                    "{} was written to after SCR_Complete_output of {label}, and what it holds now is not that checkpoint",
-                    path.display()
+            let why = |path: &Path| format!("{} was written to after SCR_Complete_output", path.display());
+            self.changed = match &late {
+                Late::Written(path) if !cached.is_local() => Some(Loss::of_data(why(path))),
+                _ => None,
+            };
+                    "{} of {label}, and what it holds now is not that checkpoint", why(&path)
                 ),
                 Late::Touched(path) => format!(
                     "the time of {} has changed since SCR_Complete_output of {label}: it was written to, or its file system sets \
@@ -249,10 +256,36 @@ impl Session {
             self.job.report.error_here(&format!(
                 "{text}; let the application write and close its files before that call"
             ));
-            self.last_completed = None;
+            self.last_completed = self.last_completed.filter(|_| self.changed.is_some());
         }
     }
 
+    /// The dataset of which this rank has told that it was written to, or 0: the largest one of all ranks is to be mended.
+    fn told_of(&self) -> u64 {
+        self.changed.as_ref().and(self.last_completed).unwrap_or(0)
+    }
+
+    /// Brings back the files of a dataset that ranks have written to since it was complete, or records that no run restarts from
+    /// it. Nothing is done for 0. Collective.
+    fn mend(&mut self, changed: u64) -> Result<(), Error> {
+        let loss = self.changed.take();
+        if changed == 0 || self.cache.dataset(changed).is_none() {
+            return Ok(());
+        }
+    }
+
+        self.last_completed = None;
+        self.with_flushes(Flushes::finish_all)?;
+        let Self { job, cache, schemes, .. } = &*self;
+        let Some(cached) = cache.dataset(changed) else { return Ok(()) };
+        let is_saved = cached.prefix.is_whole() && !cached.record.protection.bypass;
+        let refused = cached.checkpoint();
+        let is_whole = rebuild::changed(Rebuild { job, cache, schemes, is_shared: false }, cached, loss)?;
+        self.cache.claim_anew(&self.job);
+        if !is_whole && !is_saved {
+            record_refused(&self.job, &mut self.cache, &refused);
+        }
+        Ok(())
     /// The application computes from now on.
     fn start_computing(&mut self) {
         self.computing_since = self.job.elapsed();

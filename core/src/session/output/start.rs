@@ -43,11 +43,13 @@ impl Session {
         self.let_protection_catch_up()?;
         self.schemes.plugins.forget_failures();
         self.verify_redundancy()?;
-        let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
+        let (checkpoint, changed) = (self.last_checkpoint.saturating_add(1), self.told_of());
+        let wanted = Wanted { name, flags, checkpoint, changed };
         let descriptor = wanted.descriptor(&self.job).clone();
         let store = self.cache.store_index(&descriptor.store);
         let crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
         let agreed = wanted.agree(&self.job, crowded.is_some())?;
+        self.mend(agreed.changed)?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
         }
@@ -209,6 +211,8 @@ struct Wanted<'a> {
 struct Agreed {
     /// Microseconds since the epoch.
     created: u64,
+    /// The one before, if this rank has written to it since.
+    changed: u64,
     /// The first rank whose store has no room for one more.
     crowded: Option<Rank>,
 }
@@ -217,6 +221,8 @@ impl Wanted<'_> {
     fn descriptor<'j>(&self, job: &'j Job) -> &'j Redundancy {
         let checkpoint = if self.flags.checkpoint { self.checkpoint } else { 0 };
         job.descriptors.redundancy.choose(checkpoint, self.flags.checkpoint, self.flags.output)
+    /// The dataset before, if any rank has written to it since, or else 0.
+    changed: u64,
     }
 
     /// Makes sure that all ranks begin the same dataset.
@@ -227,8 +233,8 @@ impl Wanted<'_> {
         let created = if job.rank() == Rank(0) { job.micros() } else { 0 };
         // The largest of these words is that of the first rank.
         let crowded = if crowded { !u64::from(job.rank().0) } else { 0 };
-        let words = [hash, !hash, crowded, created];
-        let [most, least, crowded, created] = all_reduce(&*job.comm, words, Op::Max)?;
+        let words = [hash, !hash, crowded, created, self.changed];
+        let [most, least, crowded, created, changed] = all_reduce(&*job.comm, words, Op::Max)?;
         if most != !least {
             let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
             return Err(Error::Argument { what: what.to_owned() });
@@ -238,7 +244,7 @@ impl Wanted<'_> {
             let what = format!("the name of a dataset has 1 to {most} bytes, and this one has {len}");
             return Err(Error::Argument { what });
         }
-        Ok(Agreed { created, crowded: u32::try_from(!crowded).ok().map(Rank) })
+        Ok(Agreed { created, crowded: u32::try_from(!crowded).ok().map(Rank), changed })
     }
 
     /// The record of this rank's part, under a new id.
