@@ -39,7 +39,8 @@ use receiving::{Receiving, HEAD};
 use scr_base::env::Clock;
 use scr_plugin_api::Handle;
 use sending::Sending;
-use socket::{accept, begin_to_connect, is_connected, is_waited_for, listen, Connection, Listener};
+use socket::{accept, begin_to_connect, is_connected, is_waited_for, Connection, Listener};
+pub use socket::{listen, Ports};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -64,12 +65,13 @@ pub struct TcpComm {
     ended: RefCell<Option<CommError>>,
 }
 
-/// How long a rank waits for a node that does not answer.
+/// How long a rank waits for a node that does not answer, and the ports at which it listens.
 #[derive(Clone)]
 pub struct Limits {
     clock: Arc<dyn Clock>,
     connect: Duration,
     dead: Duration,
+    ports: Option<Ports>,
 }
 
 #[derive(Default)]
@@ -97,13 +99,19 @@ impl Limits {
     /// A connection that is not made within `connect` is lost, and a stranger has so long to show who it is. A node that answers
     /// nothing for a minute is gone.
     pub fn new(clock: Arc<dyn Clock>, connect: Duration) -> Self {
-        Self { clock, connect, dead: DEAD }
+        Self { clock, connect, dead: DEAD, ports: None }
     }
 
     /// A node is gone sooner or later than after a minute.
     #[must_use]
     pub fn with_dead(self, dead: Duration) -> Self {
         Self { dead, ..self }
+    }
+
+    /// Ranks listen at these ports.
+    #[must_use]
+    pub fn with_ports(self, ports: Option<Ports>) -> Self {
+        Self { ports, ..self }
     }
 }
 
@@ -162,7 +170,7 @@ pub fn connect_as(
     size: u32,
 ) -> Collective<Vec<TcpComm>> {
     let bind = |rank: &Rank| {
-        let (listener, address) = listen(ip)?;
+        let (listener, address) = listen(ip, limits.ports.as_ref())?;
         Ok((*rank, listener, address))
     };
     let bound: io::Result<Vec<_>> = own.iter().map(bind).collect();

@@ -10,18 +10,39 @@ use rustix::net::{accept_with, SocketFlags};
 use scr_plugin_api::{above_standard, uninterrupted, Handle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// A connection. The application may close its number, and then it has ended.
 pub(super) type Connection = Handle<TcpStream>;
 
+/// The ports at which the processes of a job may listen.
+pub type Ports = RangeInclusive<u16>;
+
 /// A socket that takes connections.
 pub(super) type Listener = Handle<TcpListener>;
 
-/// Listens at an address of this node, which is to be made a [`Listener`] at once. Gives the whole address.
-pub(super) fn listen(ip: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = above_standard(|| TcpListener::bind((ip, 0)))?;
+/// Listens at an address of this node, which is to be made a [`Listener`] at once: at one of these ports, or else at one that the
+/// system chooses. Gives the whole address.
+///
+/// # Errors
+/// All of the ports are taken, or what the system reports.
+pub fn listen(ip: IpAddr, ports: Option<&Ports>) -> io::Result<(TcpListener, SocketAddr)> {
+    let (first, count) = ports.map_or((0, 1), |ports| (*ports.start(), ports.len()));
+    // Processes that begin at once do not all try the same ones.
+    let start = std::process::id() as usize % count;
+    let mut tried = (0..count)
+        .map(|turn| first + ((start + turn) % count) as u16)
+        .map(|port| above_standard(|| TcpListener::bind((ip, port))));
+    let is_taken =
+        |bound: &io::Result<_>| bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+    let listener = tried.find(|bound| !is_taken(bound)).unwrap_or_else(|| {
+        let (from, to) = ports.map_or((0, 0), |ports| (*ports.start(), *ports.end()));
+        Err(io::Error::other(format!(
+            "all ports of SCR_TCP_PORTS={from}-{to} are taken on this node; allow more of them"
+        )))
+    })?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }

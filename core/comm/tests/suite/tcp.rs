@@ -53,6 +53,26 @@ fn the_suite_passes() {
     }
 }
 
+/// Behind a firewall no rank reached another one.
+#[test]
+fn ranks_listen_at_the_ports_that_are_given_until_all_are_taken() {
+    let free = TcpListener::bind((V4, 0)).and_then(|listener| listener.local_addr()).unwrap().port();
+    let first = if free > 60_000 { free - 5000 } else { free };
+    let ports = first..=first + 2;
+    let inside = |ranks: u32| {
+        let limits = || limits().with_ports(Some(ports.clone()));
+        let ran = thread::run(ranks, |threads| {
+            let made = connect(&threads, V4, &limits()).map_err(|error| error.to_string());
+            barrier(&threads).unwrap();
+            made.map(drop)
+        });
+        ran.unwrap()
+    };
+    assert!(inside(3).iter().all(Result::is_ok));
+    let text = format!("all ports of SCR_TCP_PORTS={first}-{} are taken on this node", first + 2);
+    assert!(inside(4).iter().all(|made| made.as_ref().is_err_and(|error| error.contains(&text))));
+}
+
 fn pattern(from: u32, round: u32, length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (at as u32).wrapping_mul(2_654_435_761).wrapping_add(from * 31 + round) as u8)

@@ -139,6 +139,12 @@ pub(super) fn tcp_interface(setting: &Setting) -> bool {
     checkpoints(&world, 1).has_line_with("SCR_TCP_INTERFACE=ib77 is neither a network interface")
 }
 
+pub(super) fn tcp_ports(setting: &Setting) -> bool {
+    let mut world = setting.on(two().set("SCR_ENCODE_ASYNC", "1"));
+    world.link = Link::Tcp;
+    checkpoints(&world, 1).has_line_with("SCR_TCP_PORTS=7-3 is not a range of ports, such as 50000-50999")
+}
+
 pub(super) fn flush_width(setting: &Setting) -> bool {
     let shares_slots = |setting: &Setting| {
         let files = FaultyFiles::new(RealFiles);
