@@ -110,6 +110,15 @@ impl PrefixState {
         good.map(|known| &known.name).chain(&self.of_other_ranks).cloned().collect()
     }
 
+    /// The names of all checkpoints that are listed, whether a run can read them or not. Rank 0 alone knows those in cache.
+    pub(crate) fn listed_names(&self) -> BTreeSet<Vec<u8>> {
+        let in_cache = self.flush.iter().flat_map(FlushFile::entries);
+        let in_cache =
+            in_cache.filter(|entry| entry.is_cached_checkpoint() && self.withdrawn(entry).is_none());
+        let in_prefix = self.complete.iter().filter(|known| known.checkpoint && !known.superseded);
+        in_prefix.map(|known| known.name.clone()).chain(in_cache.map(|entry| entry.dataset.name)).collect()
+    }
+
     /// Whether this very dataset is complete there.
     pub(crate) fn has(&self, seq: Seq, name: &[u8]) -> bool {
         let is_it = |known: &Known| known.seq == seq && known.name == name;

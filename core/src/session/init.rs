@@ -24,6 +24,7 @@ use crate::log::{Event, Record};
 use crate::metrics::Metrics;
 use crate::rebuild::{self, Rebuild, Restored};
 use crate::redundancy::background::Background;
+use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
 use crate::typed::broadcast_value;
@@ -131,12 +132,13 @@ impl Session {
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),
+            unread: BTreeSet::new(),
             is_redundancy_unread: false,
             metrics: None,
             last_completed: None,
+            changed: None,
             of_other_ranks: Vec::new(),
             lending: None,
-            changed: None,
         };
         Ok((session, is_shared))
     }
@@ -166,14 +168,15 @@ impl Session {
             left_whole.refuse(job)?;
         }
         if !is_found {
+            self.unread = in_prefix.listed_names();
             expect_all_read(job, restart.unread())?;
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
                 let cure = format!("; to restart from it, end this run and {AS_MANY_RANKS}");
-                starts_without(job, &what, &cure)?;
+                starts_without(job, &what, &cure, &self.unread)?;
             }
-            (false, None, Some(why)) => starts_without(job, why, "")?,
+            (false, None, Some(why)) => starts_without(job, why, "", &self.unread)?,
             (_, Some(_), _) => from.report_left_alone(),
             (false, None, None) => job.report.info("there is no checkpoint to restart from"),
             (true, None, _) => (),
@@ -223,7 +226,7 @@ impl Session {
             let missing = self.cache.report_missing(&self.job, listed, seen, twins, newest, is_saved);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             if newest == Seq::default() && !why.is_empty() {
-                starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;
+                starts_without(&self.job, &String::from_utf8_lossy(&why), "", &in_prefix.listed_names())?;
             }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);
@@ -325,18 +328,30 @@ fn watched(comm: Rc<dyn Comm>, env: &Env, call: &'static str) -> Rc<dyn Comm> {
 ///
 /// # Errors
 /// The user wants no such run.
-pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Error> {
+pub(super) fn starts_without(
+    job: &Job,
+    why: &str,
+    cure: &str,
+    unread: &BTreeSet<Vec<u8>>,
+) -> Result<(), Error> {
     let what = format!("there are checkpoints, but {why}");
     if job.params.get(&param::REQUIRE_RESTART) {
         return Err(Error::Refused(format!(
             "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
         )));
     }
+    let names: Vec<_> =
+        unread.iter().rev().map(|name| format!("`{}'", String::from_utf8_lossy(name))).collect();
+    let over = if names.is_empty() { "" } else { ", and may write over " };
+    let names = shortened(&names, SHOWN);
     job.report.error(&format!(
-        "{what}: the run starts without a checkpoint{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
+        "{what}: the run starts without a checkpoint{over}{names}{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
     ));
     Ok(())
 }
+
+/// A message names so many checkpoints.
+const SHOWN: usize = 3;
 
 /// What a run has not found it has looked for in its own prefix directory, and not where that was away. Collective.
 ///

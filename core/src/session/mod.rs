@@ -88,16 +88,18 @@ pub struct Session {
     computing_since: Duration,
     /// The names of the checkpoints that earlier runs have left in the prefix directory, or other numbers of ranks in a cache.
     earlier: BTreeSet<Vec<u8>>,
+    /// The names of the checkpoints that this run could not read, and begins over: rank 0 says which one a new one replaces.
+    unread: BTreeSet<Vec<u8>>,
     /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
     is_redundancy_unread: bool,
     /// The metrics, where this rank writes them.
     metrics: Option<Metrics>,
     /// The dataset that this run has completed last, until this rank has said that the application has written to it since.
     last_completed: Option<u64>,
-    /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.
-    of_other_ranks: Vec<OfOtherRanks>,
     /// The loss of this rank's part of it, which the others do not know of yet.
     changed: Option<Loss>,
+    /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.
+    of_other_ranks: Vec<OfOtherRanks>,
     /// The lending of the files of the one that the application is about to read.
     lending: Option<Lending>,
 }
@@ -238,13 +240,13 @@ impl Session {
         let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
         if let Some(late) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
             let label = cached.record.label();
-            let text = match late {
-                Late::Written(path) => format!(
             let why = |path: &Path| format!("{} was written to after SCR_Complete_output", path.display());
             self.changed = match &late {
                 Late::Written(path) if !cached.is_local() => Some(Loss::of_data(why(path))),
                 _ => None,
             };
+            let text = match late {
+                Late::Written(path) => format!(
                     "{} of {label}, and what it holds now is not that checkpoint", why(&path)
                 ),
                 Late::Touched(path) => format!(
@@ -272,8 +274,6 @@ impl Session {
         if changed == 0 || self.cache.dataset(changed).is_none() {
             return Ok(());
         }
-    }
-
         self.last_completed = None;
         self.with_flushes(Flushes::finish_all)?;
         let Self { job, cache, schemes, .. } = &*self;
@@ -286,6 +286,8 @@ impl Session {
             record_refused(&self.job, &mut self.cache, &refused);
         }
         Ok(())
+    }
+
     /// The application computes from now on.
     fn start_computing(&mut self) {
         self.computing_since = self.job.elapsed();

@@ -25,7 +25,12 @@ impl Session {
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
         if self.restart.has_lost_all(&self.cache) {
             if self.job.params.get(&param::REQUIRE_RESTART) {
-                starts_without(&self.job, "none is left that the application can restart from", "")?;
+                starts_without(
+                    &self.job,
+                    "none is left that the application can restart from",
+                    "",
+                    &self.unread,
+                )?;
             }
             if let Some(left) = self.restart.passed_over() {
                 return Err(Error::Refused(format!(

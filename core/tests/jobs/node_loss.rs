@@ -157,3 +157,23 @@ fn a_newest_checkpoint_lost_on_all_nodes_is_reported_until_a_newer_one_is_comple
     again.all_gave(&Some(4));
     assert!(!again.has_line_with("is in cache only"), "{:?}", again.lines);
 }
+
+/// The names were not said, and their checkpoints were replaced without a word.
+#[test]
+fn a_run_that_begins_at_zero_names_the_checkpoints_that_it_may_write_over() {
+    let world = World::new(4, 4).set("SCR_CACHE_SIZE", "3");
+    world.run(|application| (1..4).for_each(|step| application.checkpoint(step, |_| vec![500]).unwrap()));
+    world.lose("n1");
+    world.lose("n3");
+    let run = world.run(|application| {
+        application.checkpoint(7, |_| vec![500]).unwrap();
+        application.checkpoint(2, |_| vec![500]).unwrap();
+    });
+    let begins = "the run starts without a checkpoint, and may write over `ckpt.3', `ckpt.2', `ckpt.1';";
+    run.line_with(&["ERROR", begins]);
+    let replaced: Vec<_> = run.lines.iter().filter(|line| line.contains("takes the place of one")).collect();
+    assert!(
+        matches!(&replaced[..], [line] if line.contains("WARNING") && line.contains("`ckpt.2'")),
+        "{replaced:?}"
+    );
+}

@@ -52,6 +52,12 @@ impl Session {
         self.mend(agreed.changed)?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
+            if self.unread.remove(name) {
+                self.job.report.warn(&format!(
+                    "the new checkpoint `{}' takes the place of one that this run could not read",
+                    String::from_utf8_lossy(name)
+                ));
+            }
         }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
@@ -205,24 +211,24 @@ struct Wanted<'a> {
     flags: OutputFlags,
     /// Its number, if it is a checkpoint.
     checkpoint: u64,
+    /// The one before, if this rank has written to it since.
+    changed: u64,
 }
 
 /// The data that all ranks agree on before a dataset begins.
 struct Agreed {
     /// Microseconds since the epoch.
     created: u64,
-    /// The one before, if this rank has written to it since.
-    changed: u64,
     /// The first rank whose store has no room for one more.
     crowded: Option<Rank>,
+    /// The dataset before, if any rank has written to it since, or else 0.
+    changed: u64,
 }
 
 impl Wanted<'_> {
     fn descriptor<'j>(&self, job: &'j Job) -> &'j Redundancy {
         let checkpoint = if self.flags.checkpoint { self.checkpoint } else { 0 };
         job.descriptors.redundancy.choose(checkpoint, self.flags.checkpoint, self.flags.output)
-    /// The dataset before, if any rank has written to it since, or else 0.
-    changed: u64,
     }
 
     /// Makes sure that all ranks begin the same dataset.
