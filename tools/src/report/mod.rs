@@ -3,7 +3,9 @@
 //!
 //! - `interval`: the interval of a job against the loss that is to be expected
 //! - `text`, `html`: for people
+//! - `csv`: for spreadsheets
 
+mod csv;
 mod html;
 mod interval;
 mod text;
@@ -28,15 +30,68 @@ pub(crate) struct ReportArgs {
     /// Only jobs that have ended at this time or later
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
+    /// Only jobs of this user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Order jobs, or users, by what they have cost, the worst first
+    #[arg(long, value_name = "COST")]
+    sort: Option<Cost>,
+    /// Only the N worst jobs, or users, by goodput or as --sort says
+    #[arg(long, value_name = "N")]
+    worst: Option<usize>,
+    /// Add up the jobs of each user
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["brief", "html"])]
+    by: Option<Key>,
     /// Print a few lines of the newest job, as for the end of a batch script or an epilog
-    #[arg(long, conflicts_with_all = ["html", "json"])]
+    #[arg(long, conflicts_with_all = ["html", "json", "csv"])]
     brief: bool,
     /// Write everything as one page that needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Print a table for spreadsheets, with all times in seconds
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What jobs are ordered by.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Cost {
+    /// The longest first
+    Elapsed,
+    /// The lowest first
+    Goodput,
+    /// Those first that have computed the longest twice
+    Lost,
+}
+
+impl Cost {
+    /// The larger, the worse. Without any time there is no goodput.
+    fn of(self, figures: &Figures) -> f64 {
+        match self {
+            Self::Elapsed => figures.elapsed() as f64,
+            Self::Goodput => figures.goodput().map_or(f64::NEG_INFINITY, |share| -share),
+            Self::Lost => figures.seconds(Class::Lost),
+        }
+    }
+}
+
+impl ReportArgs {
+    /// Orders and shortens a list as the user wants it.
+    fn order<T>(&self, all: &mut Vec<T>, figures: impl Fn(&T) -> &Figures) {
+        if let Some(cost) = self.sort.or(self.worst.map(|_| Cost::Goodput)) {
+            all.sort_by(|a, b| cost.of(figures(b)).total_cmp(&cost.of(figures(a))));
+            all.truncate(self.worst.unwrap_or(usize::MAX));
+        }
+    }
+}
+
+/// What the jobs have in common whose costs are added up.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Key {
+    User,
 }
 
 /// A job, and where it ran.
@@ -61,6 +116,12 @@ fn report(args: &ReportArgs) -> Result<Answer> {
     let (mut all, notes) = read(&env, &dirs, args.job.as_deref())?;
     notes.iter().for_each(warn);
     all.retain(|job| job.figures.until >= since);
+    all.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.figures.user));
+    let mut users = args.by.map(|Key::User| by_user(&all));
+    match &mut users {
+        Some(users) => args.order(users, |(.., figures)| figures),
+        None => args.order(&mut all, |job| &job.figures),
+    }
     if args.brief {
         all.sort_by_key(|job| job.figures.until);
         all.drain(..all.len().saturating_sub(1));
@@ -71,8 +132,41 @@ fn report(args: &ReportArgs) -> Result<Answer> {
     if all.is_empty() {
         warn("no job is in the logs");
     }
-    let text = if args.brief { text::brief(&all) } else { text::report(&all) };
-    show(args.json, json(&all), text, !all.is_empty())
+    let text = match &users {
+        _ if args.csv => csv::of(&all, users.as_ref()),
+        _ if args.brief => text::brief(&all),
+        Some(users) => text::users(users),
+        None => text::report(&all),
+    };
+    let mut json = json(&all);
+    if let Some(users) = &users {
+        json["users"] = users.iter().map(|users| user_json(users)).collect();
+    }
+    show(args.json, json, text, !all.is_empty())
+}
+
+/// A user, the number of jobs, and what they have cost together.
+type User = (String, usize, Figures);
+
+/// Adds up what the jobs of each user have cost.
+fn by_user(all: &[Job]) -> Vec<User> {
+    let mut users: Vec<User> = Vec::new();
+    for Job { figures, .. } in all {
+        let at = users.iter().position(|(user, ..)| *user == figures.user).unwrap_or_else(|| {
+            users.push((figures.user.clone(), 0, Figures::default()));
+            users.len() - 1
+        });
+        users[at].1 += 1;
+        users[at].2.add(figures);
+    }
+    users
+}
+
+fn user_json((user, jobs, figures): &User) -> Value {
+    let mut fields = figures_json(figures);
+    fields["user"] = user.as_str().into();
+    fields["jobs"] = (*jobs).into();
+    fields
 }
 
 /// The jobs of these prefix directories, with remarks on the logs. Directories are read on all processors.
@@ -120,8 +214,12 @@ fn json(all: &[Job]) -> Value {
 
 /// Adds up what they have cost.
 fn total(all: &[Job]) -> Figures {
+    sum(all.iter().map(|job| &job.figures))
+}
+
+fn sum<'a>(all: impl Iterator<Item = &'a Figures>) -> Figures {
     let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
+    all.for_each(|figures| total.add(figures));
     total
 }
 

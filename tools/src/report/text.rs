@@ -1,7 +1,7 @@
 //! Reports for the terminal: of one job in full, of many as a table.
 
 use super::interval::Choice;
-use super::{total, Job};
+use super::{sum, total, Job, User};
 use crate::log::size;
 use crate::page::percent;
 use crate::prelude::*;
@@ -12,7 +12,7 @@ pub(super) fn report(all: &[Job]) -> String {
     match all {
         [] => String::new(),
         [job] => one(job),
-        many => list(many),
+        many => with_sum(&jobs(many), many.len(), &total(many)),
     }
 }
 
@@ -118,30 +118,58 @@ pub(super) fn remarks(figures: &Figures) -> Vec<String> {
     lines
 }
 
-/// The table of jobs.
+/// The table of jobs, with their prefix directories if there are several.
 pub(super) fn jobs(all: &[Job]) -> Table {
-    let row = |job: &Job| {
-        let figures = &job.figures;
-        let time = |class| span(Duration::from_micros(figures.time(class)));
-        [
-            figures.job_id.clone(),
-            figures.user.clone(),
-            figures.state.name().to_owned(),
-            span(Duration::from_micros(figures.elapsed())),
-            figures.goodput().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0)),
-            format!("{} in {}", figures.checkpoints.count, time(Class::Checkpoint)),
-            time(Class::Flush),
-            time(Class::Restart),
-            time(Class::Lost),
-            figures.failures.to_string(),
-        ]
+    let dirs: BTreeSet<_> = all.iter().map(|job| &*job.dir).collect();
+    let shared = dirs.first().map_or(0, |first| dirs.iter().map(|dir| shared(first, dir)).min().unwrap_or(0));
+    let has_dirs = dirs.len() > 1;
+    let row = |Job { dir, figures, .. }: &Job| {
+        let names = [&figures.job_id, &figures.user, figures.state.name()].map(str::to_owned);
+        let rest: PathBuf = dir.components().skip(shared).collect();
+        let short = if shared > 1 { format!(".../{}", rest.display()) } else { dir.display().to_string() };
+        let dir = has_dirs.then_some(short);
+        names.into_iter().chain(costs(figures)).chain(dir).collect::<Vec<_>>()
     };
-    Table::of(&JOBS, all.iter().map(row))
+    let head: Vec<_> = ["JOB", "USER", "STATE"].into_iter().chain(COSTS).chain(["PREFIX"]).collect();
+    Table::of(&head[..head.len() - usize::from(!has_dirs)], all.iter().map(row))
 }
 
-const JOBS: [&str; 10] =
-    ["JOB", "USER", "STATE", "ELAPSED", "GOODPUT", "CHECKPOINTS", "FLUSHES", "RESTARTS", "TWICE", "FAILURES"];
+/// How many folders above the last one two directories share.
+fn shared(one: &Path, other: &Path) -> usize {
+    let above = |dir: &Path| dir.components().count().saturating_sub(1);
+    let equal = one.components().zip(other.components()).take_while(|(one, other)| one == other).count();
+    equal.min(above(one)).min(above(other))
+}
 
-fn list(all: &[Job]) -> String {
-    format!("{}\n{} together\n{}", jobs(all).text(), count(all.len() as u64, "job"), block(&total(all)))
+/// The cells of what one or several jobs have cost.
+fn costs(figures: &Figures) -> [String; 7] {
+    let time = |class| span(Duration::from_micros(figures.time(class)));
+    [
+        span(Duration::from_micros(figures.elapsed())),
+        figures.goodput().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+        format!("{} in {}", figures.checkpoints.count, time(Class::Checkpoint)),
+        time(Class::Flush),
+        time(Class::Restart),
+        time(Class::Lost),
+        figures.failures.to_string(),
+    ]
+}
+
+const COSTS: [&str; 7] = ["ELAPSED", "GOODPUT", "CHECKPOINTS", "FLUSHES", "RESTARTS", "TWICE", "FAILURES"];
+
+/// The table of users, and the sum.
+pub(super) fn users(users: &[User]) -> String {
+    let row = |(user, jobs, figures): &User| {
+        [user.clone(), jobs.to_string()].into_iter().chain(costs(figures)).collect::<Vec<_>>()
+    };
+    let head: Vec<_> = ["USER", "JOBS"].into_iter().chain(COSTS).collect();
+    let table = Table::of(&head, users.iter().map(row));
+    with_sum(&table, users.iter().map(|user| user.1).sum(), &sum(users.iter().map(|user| &user.2)))
+}
+
+fn with_sum(table: &Table, jobs: usize, total: &Figures) -> String {
+    match jobs {
+        0 => String::new(),
+        _ => format!("{}\n{} together\n{}", table.text(), count(jobs as u64, "job"), block(total)),
+    }
 }

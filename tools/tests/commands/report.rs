@@ -243,3 +243,46 @@ fn whatever_is_in_the_log_the_report_ends() {
         assert!(err(&output).contains(words), "{arguments:?}: {}", err(&output));
     }
 }
+
+/// The rows had the job and the user, which are the same in all directories of a user without a resource manager.
+#[test]
+fn a_report_of_many_directories_says_which_row_is_which_and_finds_the_worst() {
+    let scr = Installation::with_system_file("");
+    let (good, bob) = (failing("7", 1_795_228_000), failing("8", 1_795_228_000).replace("ann", "bob,jr"));
+    let first_run = good.find("run=1, status").and_then(|at| Some(at + good[at..].find('\n')? + 1)).unwrap();
+    for (dir, log) in [("runs/a", &good), ("runs/deep/b", &bob), ("runs/c", &good[..first_run].to_owned())] {
+        scr.write(&format!("prefix/{dir}/.scr/events"), log);
+    }
+    let all = ["report", "runs/a", "runs/deep/b", "runs/c"];
+    let report = |more: &[&str]| {
+        let output = scr.in_prefix(&[&all[..], more].concat()).output().unwrap();
+        assert_eq!(code(&output), 0, "{more:?}: {}", err(&output));
+        out(&output)
+    };
+    let ends = |text: &str| -> Vec<String> {
+        let rows = text.lines().skip(1).take_while(|line| !line.is_empty());
+        rows.map(|row| row.rsplit(' ').next().unwrap().to_owned()).collect()
+    };
+    let table = report(&[]);
+    assert!(table.lines().next().unwrap().ends_with("FAILURES  PREFIX"), "{table}");
+    assert_eq!(ends(&table), [".../a", ".../deep/b", ".../c"], "{table}");
+    assert_eq!(ends(&report(&["--sort", "goodput"])), [".../a", ".../deep/b", ".../c"]);
+    assert_eq!(ends(&report(&["--sort", "elapsed", "--worst", "2"])), [".../a", ".../deep/b"]);
+    assert!(report(&["--user", "bob,jr"]).starts_with("job 8 of bob,jr, prefix directory "));
+    assert!(report(&["--worst", "1", "--sort", "lost"]).starts_with("job 7 of ann"));
+    let users = report(&["--by", "user"]);
+    let rows: Vec<_> =
+        users.lines().take(3).map(|row| row.split_whitespace().take(2).collect::<Vec<_>>()).collect();
+    assert_eq!(rows, [["USER", "JOBS"], ["ann", "2"], ["bob,jr", "1"]], "{users}");
+    let csv = report(&["--csv", "--worst", "1"]);
+    let head = "prefix,job_id,user,state,elapsed,goodput,computing,lost,checkpoint,flush,restart,down,saving,runs,failures,checkpoints";
+    let row = format!("{},7,ann,finished,206,0.60", scr.path("prefix/runs/a").display());
+    assert!(csv.starts_with(&format!("{head}\n{row}")) && csv.ends_with(",4,3,12\n"), "{csv}");
+    let csv = report(&["--csv", "--by", "user"]);
+    assert!(csv.starts_with("user,jobs,elapsed,") && csv.contains("\n\"bob,jr\",1,206,"), "{csv}");
+    let by_user = json(&scr, &["--by", "user", "runs/a", "runs/deep/b"]);
+    assert_eq!(
+        (by_user["users"][1]["user"].as_str(), by_user["users"][1]["jobs"].as_u64()),
+        (Some("bob,jr"), Some(1))
+    );
+}
