@@ -1,6 +1,7 @@
 //! The allocation of a job: its id, its nodes and its end, from the parameters or from the resource manager.
 
 use super::manifest::{About, Manifests, OnNode, ResourceManager};
+use super::pretend::PretendNodes;
 use super::process::{self, Finished, Limit, Started};
 use super::read_text;
 use crate::environment::as_setting;
@@ -23,6 +24,9 @@ pub(crate) struct Overrides {
     /// The nodes themselves.
     #[arg(skip)]
     pub(crate) nodes: Option<Vec<String>>,
+    /// Whether the job has run: pretend nodes of its last run are then its nodes.
+    #[arg(skip)]
+    pub(crate) has_run: bool,
 }
 
 /// Nodes that belong to a job for some time.
@@ -58,19 +62,27 @@ impl Allocation {
     /// # Errors
     /// The nodes cannot be found out, or there is no resource manager of the name that is asked for.
     pub(crate) fn find(env: &Env, params: &Params, manifests: &Manifests, given: &Overrides) -> Result<Self> {
-        let manager = manifests.resource_manager(given.resource_manager.as_deref(), env)?.clone();
+        let mut manager = manifests.resource_manager(given.resource_manager.as_deref(), env)?.clone();
         let job_id = job_id(env, params, &manager);
         let own_job_id = manager.own_job_id(env).ok().flatten().unwrap_or_else(|| job_id.clone());
         let hidden = manager.hidden(env);
         let about = About { job: &own_job_id, nodes: &[], hidden: &hidden };
-        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, given, about)?;
+        let (mut host_lines, mut nodes_are_ours) = nodes(env, params, &manager, given, about)?;
+        let dir = params.get(&param::PREFIX);
+        let pretend = PretendNodes::noted(env, &dir, &manager);
+        if let (true, true, Some(pretend)) = (given.has_run, host_lines.is_empty(), &pretend) {
+            host_lines = plain(pretend.of_last_run(env, &dir));
+            nodes_are_ours = !host_lines.is_empty();
+        }
         let groups = if nodes_are_ours { Vec::new() } else { manager.nodes.groups(env)? };
         let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
         // The names come from files, variables and commands, and become words of command lines.
         let named = nodes.iter().try_for_each(|node| hostlist::check_name(node));
         named.context("in the list of the job's nodes")?;
-        let prefix = params.get(&param::PREFIX);
-        let prefix = prefix.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
+        if let Some(way) = pretend.and_then(|pretend| pretend.way_to(&nodes)) {
+            manager.on_node = Some(way);
+        }
+        let prefix = dir.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
         let about = About { nodes: &nodes, ..about };
         let end_time = params.get(&param::END_TIME).or_else(|| {
             manager.end_time.time(env, about).unwrap_or_else(|error| {
@@ -182,7 +194,6 @@ fn nodes(
     given: &Overrides,
     about: About<'_>,
 ) -> Result<(Vec<(String, String)>, bool)> {
-    let plain = |nodes: Vec<String>| nodes.into_iter().map(|node| (node.clone(), node)).collect();
     if let Some(nodes) = &given.nodes {
         return Ok((plain(nodes.clone()), true));
     }
@@ -206,6 +217,11 @@ fn nodes(
             Ok((plain(found.with_context(why)?), false))
         }
     }
+}
+
+/// The lines of a host file with these nodes.
+fn plain(nodes: Vec<String>) -> Vec<(String, String)> {
+    nodes.into_iter().map(|node| (node.clone(), node)).collect()
 }
 
 /// The lines of a host file, each with its node: what stands before a blank or a colon.

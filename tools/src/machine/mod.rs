@@ -1,6 +1,7 @@
 //! The machine that a job runs on: its allocation, the state of its nodes, and how to run something on them.
 //!
 //! - `manifest`: resource managers and launchers, as files describe them; what is asked of a manager, and how its answers read
+//! - `pretend`: pretend nodes of this machine
 //! - `allocation`: id, nodes and end of the allocation, and one command on many of its nodes
 //! - `health`: which nodes are not to be used, and why; the check that runs on each of them
 //! - `process`: commands with a time limit
@@ -8,6 +9,7 @@
 mod allocation;
 pub(crate) mod health;
 mod manifest;
+mod pretend;
 pub(crate) mod process;
 
 pub(crate) use allocation::{current_job_id, Allocation, Overrides, AT_ONCE};

@@ -166,7 +166,7 @@ impl JobContext {
     /// It cannot be found out.
     pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
         let (env, params, overrides) = job.environment()?;
-        Self::find(env, params, &Overrides { nodes, ..overrides })
+        Self::find(env, params, &Overrides { nodes, has_run: true, ..overrides })
     }
 
     /// The job of this environment, with its parameters.
