@@ -1,16 +1,16 @@
 //! `scr inspect`, and `scr_inspect`: which datasets in the caches of the nodes can be made whole, before a job is started again
 //! or its datasets are saved. Nothing is changed.
 //!
-//! Exit codes: 0 there is a checkpoint that a job can restart from, 1 there is none, 2 an error.
+//! Exit codes: 0 there is a checkpoint that a job can restart from, 1 there is none or that is not known, 2 an error.
 
 use crate::copy::Caches;
 use crate::machine::{
     asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
 };
-
 use crate::prelude::*;
 use crate::run::{JobArgs, JobContext};
-use scr_ops::{inspect, Inspected, Inventory};
+use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, Inventory};
+use scr_prefix::DatasetDescriptor;
 use std::cmp::Reverse;
 
 /// Which nodes to ask.
@@ -49,15 +49,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
-    let (asked, inventories) = of_nodes(args, &job)?;
-    let is_all = inventories.len() == asked.len() && inventories.iter().all(|one| one.unread.is_empty());
+    let Answers { nodes, inventories, silent } = of_nodes(args, &job)?;
     let found = inspect(inventories, &environment::plugin_host(&job.env));
     if args.from.is_some() {
         return print_ids(&found);
     }
+    let why = first_silent(&silent);
+    let rows: Vec<_> = found.iter().map(|found| Row::of(found, why.as_deref())).collect();
+    let rows = [rows, not_seen(&job, &found, why.as_deref())].concat();
     let can_restart = found.iter().any(|found| found.dataset.checkpoint && found.is_whole());
-    let json = json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() });
-    show(args.json, json, text(&found, &asked, is_all), can_restart)
+    let json = json!({ "datasets": rows, "silent": silent_json(&silent) });
+    show(args.json, json, text(&rows, &nodes, why.as_deref()), can_restart)
 }
 
 /// The output of C SCR.
@@ -80,8 +82,29 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
     Ok(inventory)
 }
 
-/// The nodes that are asked, and the inventories of those that answer. Parts on the others count as lost.
-fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<Inventory>)> {
+/// What nodes have said.
+struct Answers {
+    /// Those that were asked.
+    nodes: Vec<String>,
+    inventories: Vec<Inventory>,
+    /// Those that have not said what they have, and why.
+    silent: Vec<(String, String)>,
+}
+
+/// One of the nodes that have not said what they have, and why.
+pub(crate) fn first_silent(silent: &[(String, String)]) -> Option<String> {
+    let ((node, why), others) = silent.split_first()?;
+    let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    Some(format!("{node}{others} did not answer: {why}"))
+}
+
+/// The same for programs.
+pub(crate) fn silent_json(silent: &[(String, String)]) -> Value {
+    silent.iter().map(|(node, why)| json!({ "node": node, "why": why })).collect()
+}
+
+/// Asks the nodes of the job.
+fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Answers> {
     let allocation = &job.allocation;
     let nodes = match args.up.is_some() || args.jobset.is_some() {
         true => allocation.nodes.clone(),
@@ -92,18 +115,22 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<In
         down = own_names(down, "--down", allocation);
     }
     let nodes: Vec<_> = nodes.into_iter().filter(|node| hostlist::find(node, &down).is_none()).collect();
-    let mut inventories = Vec::new();
+    let (mut inventories, mut silent) = (Vec::new(), Vec::new());
     for (node, answer) in nodes.iter().zip(ask(allocation, &nodes, &args.cache, TIMEOUT)?) {
         match answer {
             Ok(inventory) => {
                 inventory.unread.iter().for_each(|line| warn(format_args!("node {node}: {line}")));
+                silent.extend(inventory.unread.first().map(|why| (node.clone(), why.clone())));
                 inventories.push(inventory);
             }
             Err(why) if allocation.is_here_alone() => bail!("{why}"),
-            Err(why) => warn(format_args!("what a node has counts as lost: node {node}: {why}")),
+            Err(why) => {
+                warn(format_args!("it is not known what node {node} has: {why}"));
+                silent.push((node.clone(), why));
+            }
         }
     }
-    Ok((nodes, inventories))
+    Ok(Answers { nodes, inventories, silent })
 }
 
 /// Asks nodes for their inventories. Each gives its own, or the reason why it has not answered.
@@ -129,36 +156,90 @@ pub(crate) fn ask(
     Ok(answers.into_iter().map(inventory).collect())
 }
 
-fn text(found: &[Inspected], nodes: &[String], is_all: bool) -> String {
-    if found.is_empty() {
-        let what = if is_all { "is in cache" } else { "was found, but not all caches could be read" };
-        return format!("no dataset {what} ({})\n", asked(nodes));
-    }
-    let row = |found: &Inspected| {
-        let state = match (&found.kept.damage, found.lost.is_empty()) {
-            (Some(why), _) => format!("lost: {why}"),
-            (None, true) if found.kept.is_local => "whole, local".to_owned(),
-            (None, true) => "whole".to_owned(),
-            (None, false) => "can be rebuilt".to_owned(),
-        };
-        let name = String::from_utf8_lossy(&found.dataset.name).into_owned();
-        let (id, ranks, lost) = (found.dataset.id, found.dataset.ranks.unwrap_or(0), found.lost.len());
-        [id.to_string(), name, ranks.to_string(), lost.to_string(), state]
-    };
-    Table::of(&["DATASET", "NAME", "RANKS", "LOST", "STATE"], found.iter().map(row)).text()
+/// What is said of a dataset.
+#[derive(Clone, Serialize)]
+struct Row {
+    id: u64,
+    name: String,
+    checkpoint: bool,
+    ranks: Option<u32>,
+    /// `None`: not known.
+    lost: Option<Vec<u32>>,
+    local: bool,
+    recoverable: bool,
+    /// Whether anybody can say that.
+    known: bool,
+    why: Option<String>,
 }
 
-fn row(found: &Inspected) -> Value {
-    json!({
-        "id": found.dataset.id,
-        "name": String::from_utf8_lossy(&found.dataset.name),
-        "checkpoint": found.dataset.checkpoint,
-        "ranks": found.dataset.ranks,
-        "lost": found.lost,
-        "local": found.kept.is_local,
-        "recoverable": found.is_whole(),
-        "why": found.kept.damage,
-    })
+impl Row {
+    /// A dataset of which nodes have parts, where some have said nothing: if it is not whole, nobody knows.
+    fn of(found: &Inspected, silent: Option<&str>) -> Self {
+        let silent = silent.filter(|_| !found.is_whole() && !found.is_refused).map(str::to_owned);
+        Self {
+            lost: Some(found.lost.clone()),
+            local: found.kept.is_local,
+            recoverable: found.is_whole(),
+            known: silent.is_none(),
+            why: silent.or_else(|| found.kept.damage.clone()),
+            ..Self::unknown(&found.dataset, None)
+        }
+    }
+
+    fn unknown(dataset: &DatasetDescriptor, why: Option<String>) -> Self {
+        let name = String::from_utf8_lossy(&dataset.name).into_owned();
+        let DatasetDescriptor { id, checkpoint, ranks, .. } = *dataset;
+        Self { id, name, checkpoint, ranks, lost: None, local: false, recoverable: false, known: false, why }
+    }
+
+    fn state(&self) -> String {
+        match (&self.why, &self.lost) {
+            (Some(why), _) => format!("{}: {why}", if self.known { "lost" } else { "not known" }),
+            (None, Some(lost)) if !lost.is_empty() => "can be rebuilt".to_owned(),
+            _ if self.local => "whole, local".to_owned(),
+            _ => "whole".to_owned(),
+        }
+    }
+}
+
+/// The datasets that the job has recorded, that no node has shown, and that may be there.
+fn not_seen(job: &JobContext, found: &[Inspected], silent: Option<&str>) -> Vec<Row> {
+    let (files, prefix) = (&*job.env.files, &job.prefix);
+    let (user, job_id) = (&*job.params.get(&param::USER_NAME), &*job.allocation.job_id);
+    // Without a record there is nothing to compare with.
+    let listed = FlushFile::read(files, prefix).unwrap_or_default();
+    let index = LedgerDir::new(files, prefix).index_as_it_is().ok();
+    let all = holdings(
+        files,
+        prefix,
+        &listed,
+        index.as_ref(),
+        Some(Found { datasets: found, user, job_id, silent }),
+    );
+    let is_seen = |held: &Held| found.iter().any(|found| found.dataset.id == held.entry.id);
+    let row = |held: &Held| match &held.copy {
+        Copy::Unknown(why) if !is_seen(held) => {
+            let (id, name) = (held.entry.id, held.entry.name.clone());
+            let dataset = DatasetDescriptor { id, name, ..held.entry.dataset.clone() };
+            Some(Row::unknown(&dataset, Some(why.clone())))
+        }
+        _ => None,
+    };
+    all.iter().filter_map(row).collect()
+}
+
+fn text(rows: &[Row], nodes: &[String], silent: Option<&str>) -> String {
+    let row = |row: &Row| {
+        let lost = row.lost.as_ref().map_or_else(|| "-".to_owned(), |lost| lost.len().to_string());
+        [row.id.to_string(), row.name.clone(), row.ranks.unwrap_or(0).to_string(), lost, row.state()]
+    };
+    match silent {
+        Some(why) if rows.is_empty() => {
+            format!("it is not known what is in cache: {} ({})\n", on_one_line(why), asked(nodes))
+        }
+        None if rows.is_empty() => format!("no dataset is in cache ({})\n", asked(nodes)),
+        _ => Table::of(&["DATASET", "NAME", "RANKS", "LOST", "STATE"], rows.iter().map(row)).text(),
+    }
 }
 
 /// How long a node may take to look at its caches.

@@ -3,7 +3,7 @@
 //! Nothing is changed, and a file that cannot be read takes nothing else away: it is reported, and the facts are those of the
 //! others.
 
-use crate::inspect::ask;
+use crate::inspect::{ask, first_silent};
 use crate::log::last_failure;
 use crate::machine::{up_and_down, Overrides};
 use crate::prelude::*;
@@ -202,10 +202,7 @@ impl Facts {
 
     /// A node that has not said what it has, and why.
     pub(super) fn first_silent(&self) -> Option<String> {
-        let silent = &self.nodes.as_ref()?.silent;
-        let ((node, why), others) = silent.split_first()?;
-        let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-        Some(format!("{node}{others} did not answer: {why}"))
+        first_silent(&self.nodes.as_ref()?.silent)
     }
 
     /// The datasets that the nodes have, if any node answers.

@@ -75,7 +75,7 @@ fn expect_used(prefix: &Prefix) -> Result<()> {
 }
 
 fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result<Answer> {
-    facts.trouble.iter().chain(&render::cut(facts)).for_each(crate::output::warn);
+    facts.trouble.iter().for_each(crate::output::warn);
     if args.watch.is_some() && !args.json && std::io::stdout().is_terminal() {
         // The cursor goes home, and what stood below goes.
         print("\x1b[H\x1b[2J")?;

@@ -1,8 +1,11 @@
-//! The status of a job as text, at most twelve lines of at most eighty columns, and as JSON.
+//! The status of a job as text and as JSON. The text has at most twelve lines of at most eighty columns, and below them in full why
+//! a node has not answered, if that does not fit.
 
 use super::gather::{created, Facts, State};
 use super::judge::{Cost, Judged, Protection};
+use crate::inspect::silent_json;
 use crate::prelude::*;
+use crate::table::wrap;
 use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
 use scr_ops::{Copy, Held};
@@ -30,17 +33,20 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
         ("room", room(facts)),
         ("next", next(facts, judged)),
         ("last error", last_error(facts)),
-        ("as of", as_of(facts)),
+        ("as of", Some(as_of(facts))),
     ] {
         text.into_iter().for_each(|text| add(label, text));
     }
-    lines.iter().map(|line| shortened(line, COLUMNS) + "\n").collect()
-}
-
-/// Why a node has not answered, if that does not fit in its line.
-pub(super) fn cut(facts: &Facts) -> Option<String> {
-    let line = as_of(facts)?;
-    facts.first_silent().filter(|_| LABEL + line.width() > COLUMNS)
+    let silent = facts.first_silent().map(|silent| on_one_line(&silent)).unwrap_or_default();
+    let mut below = Vec::new();
+    if let Some(last) = lines.last_mut().filter(|_| !silent.is_empty()) {
+        match last.width() + 2 + silent.width() <= COLUMNS {
+            true => *last += &format!("; {silent}"),
+            false => below = wrap(&silent, COLUMNS - LABEL),
+        }
+    }
+    let below = below.iter().map(|line| format!("{:LABEL$}{line}\n", ""));
+    lines.iter().map(|line| shortened(line, COLUMNS) + "\n").chain(below).collect()
 }
 
 const COLUMNS: usize = 80;
@@ -252,18 +258,16 @@ fn last_error(facts: &Facts) -> Option<String> {
 }
 
 /// How new all of this is, and who says so.
-fn as_of(facts: &Facts) -> Option<String> {
+fn as_of(facts: &Facts) -> String {
     let recorded = || {
         let age = facts.recorded.map(|time| format!("{} ago", ago(facts, time)));
         format!("{}, in the prefix directory", age.unwrap_or_else(|| "now".to_owned()))
     };
-    let Some(nodes) = &facts.nodes else { return Some(format!("{}; no node was asked", recorded())) };
-    let answered = match nodes.room.len() {
+    let Some(nodes) = &facts.nodes else { return format!("{}; no node was asked", recorded()) };
+    match nodes.room.len() {
         0 => recorded(),
         many => format!("now, on {}", count(many as u64, "node")),
-    };
-    let silent = facts.first_silent().map(|silent| format!("; {}", on_one_line(&silent)));
-    Some(answered + &silent.unwrap_or_default())
+    }
 }
 
 /// How long ago a time is. Clocks may differ a little.
@@ -306,7 +310,6 @@ const DOTS: &str = "...";
 pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     let run = facts.run.as_ref();
     let room = facts.nodes.iter().flat_map(|nodes| &nodes.room);
-    let silent = facts.nodes.iter().flat_map(|nodes| &nodes.silent);
     let unusable = |is_unknown: bool| {
         let newest = facts.unusable.as_ref().map(|held| (held.entry.name_text(), &held.copy));
         let newest = newest.filter(|(_, copy)| matches!(copy, Copy::Unknown(_)) == is_unknown);
@@ -344,7 +347,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "why": facts.why,
         "flushes": flushes.collect::<Vec<_>>(),
         "room": room.map(|(node, bytes)| json!({ "node": node, "bytes": bytes })).collect::<Vec<_>>(),
-        "silent": silent.map(|(node, why)| json!({ "node": node, "why": why })).collect::<Vec<_>>(),
+        "silent": silent_json(facts.nodes.as_ref().map_or(&[], |nodes| &nodes.silent)),
         "next": {
             "checkpoint_in_seconds": judged.next_checkpoint,
             "flush_in_checkpoints": judged.next_flush,
@@ -579,9 +582,11 @@ mod tests {
             let room = (0..40).map(|node| (format!("{odd}{node}"), Some(u64::MAX))).collect();
             facts.nodes = Some(Answers { room, silent: vec![(odd.to_owned(), odd.to_owned()); 40] });
             let text = shown(&facts);
-            assert!(text.lines().count() <= 12, "{text}");
-            for line in text.lines() {
-                assert!(line.width() <= COLUMNS && !line.contains(char::is_control), "{line}");
+            // Below that is why a node does not answer.
+            let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("as of")).collect();
+            assert!(lines.len() <= 11 && text.lines().all(|line| !line.contains(char::is_control)), "{text}");
+            for line in lines {
+                assert!(line.width() <= COLUMNS, "{line}");
             }
             let json = json(&facts, &Judged::of(&facts));
             assert_eq!(json["costs"].as_array().unwrap().len(), 3);

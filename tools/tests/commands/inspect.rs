@@ -16,6 +16,14 @@ fn inspect(job: &FinishedJob, arguments: &[&str]) -> Output {
 }
 
 fn inspect_from(job: &FinishedJob, variable: (&str, &str), arguments: &[&str]) -> Output {
+    command(job, variable, arguments).output().unwrap()
+}
+
+fn inspect_as(job: &FinishedJob, user: &str, arguments: &[&str]) -> Output {
+    command(job, ("SCR_NODELIST", "n[0-1]"), arguments).env("USER", user).output().unwrap()
+}
+
+fn command(job: &FinishedJob, variable: (&str, &str), arguments: &[&str]) -> Command {
     let bin = job.path().join("bin");
     if !bin.exists() {
         fs::create_dir(&bin).unwrap();
@@ -32,7 +40,8 @@ fn inspect_from(job: &FinishedJob, variable: (&str, &str), arguments: &[&str]) -
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     command.env("SCR_CACHE_BASE", job.path().join("nodes/$SCR_NODE_NAME"));
     command.env("SCR_PLUGIN_PATH", job.plugins());
-    command.arg("inspect").args(arguments).output().unwrap()
+    command.arg("inspect").args(arguments);
+    command
 }
 
 #[test]
@@ -52,7 +61,7 @@ fn inspect_shows_what_a_restart_could_rebuild() {
     }
     let unreachable = inspect(&job, &["--up", "n[0,9]"]);
     assert!(
-        err(&unreachable).contains("what a node has counts as lost: node n9: no route to host"),
+        err(&unreachable).contains("it is not known what node n9 has: no route to host"),
         "{}",
         err(&unreachable)
     );
@@ -215,4 +224,45 @@ fn a_checkpoint_in_which_a_run_has_found_wrong_bytes_is_lost_until_its_bytes_are
     let flush = FlushFile::read(&RealFiles, &Prefix::new(job.prefix())).unwrap();
     assert_eq!(flush.entry(1).unwrap().in_cache.damage, None);
     assert_eq!(status()["in_cache"]["name"], "ckpt.1");
+}
+
+/// It said that no dataset is in cache, or that it is lost.
+#[test]
+fn what_a_silent_node_or_another_user_has_is_not_known() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let said = |output: &Output| {
+        let json = json_of(output);
+        let row = json["datasets"][0].clone();
+        assert_eq!(
+            (code(output), &row["known"], &row["recoverable"]),
+            (1, &false.into(), &false.into()),
+            "{json}"
+        );
+        (row["why"].as_str().unwrap().to_owned(), json["silent"].as_array().unwrap().len())
+    };
+    let silent = "n9 did not answer: no route to host";
+    fs::write(job.node(0).join("user1/scr.defjobid/scr.dataset.1/r0/rank_0"), "short").unwrap();
+    let one = inspect(&job, &["--up", "n[0,9]"]);
+    assert!(code(&one) == 1 && out(&one).contains(&format!("  not known: {silent}\n")), "{}", out(&one));
+    assert_eq!(said(&inspect(&job, &["--up", "n[0,9]", "--json"])), (silent.to_owned(), 1));
+    let none = inspect(&job, &["--up", "n9"]);
+    assert!(
+        code(&none) == 1 && out(&none).contains(&format!("ckpt.1  2      -     not known: {silent}\n")),
+        "{}",
+        out(&none)
+    );
+    fs::remove_file(job.prefix().join(".scr/flush.scr")).unwrap();
+    let unlisted = inspect(&job, &["--up", "n9"]);
+    assert!(out(&unlisted).starts_with(&format!("it is not known what is in cache: {silent} (asked n9;")));
+    assert_eq!(json_of(&inspect(&job, &["--up", "n9", "--json"]))["silent"][0]["node"], "n9");
+
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    // That takes two users.
+    if rustix::process::geteuid().is_root() {
+        let give_to =
+            |node| std::os::unix::fs::chown(job.node(node).join("user1"), Some(61_001), None).unwrap();
+        [0, 1].into_iter().for_each(give_to);
+        let why = "it is in the cache of user1".to_owned();
+        assert_eq!(said(&inspect_as(&job, "ann", &["--json"])), (why, 0));
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
+use crate::installation::put_command;
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix};
@@ -43,7 +44,7 @@ fn status(job: &FinishedJob, arguments: &[&str]) -> Output {
     let output = command(job, &[&[prefix.as_str()], arguments].concat()).output().unwrap();
     let text = out(&output);
     if !arguments.contains(&"--json") {
-        assert!(text.lines().count() <= 12, "{text}");
+        assert!(text.lines().take_while(|line| !line.starts_with("as of")).count() < 12, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
     output
@@ -125,8 +126,10 @@ fn the_reason_why_a_node_does_not_answer_is_said_in_full() {
     fs::write(job.path().join("bin/ssh"), ssh.replace("no route to host", why)).unwrap();
     fs::write(job.path().join("lost/n1"), "").unwrap();
     let silent = status(&job, &[]);
-    assert!(line(&silent, "as of").ends_with("..."), "{}", out(&silent));
-    assert!(err(&silent).contains(&format!("n1 did not answer: {why}")), "{}", err(&silent));
+    assert_eq!(line(&silent, "as of"), "now, on 1 node");
+    let words: Vec<_> = out(&silent).split_whitespace().map(str::to_owned).collect();
+    assert!(words.join(" ").ends_with(&format!("n1 did not answer: {why}")), "{}", out(&silent));
+    assert_eq!(err(&silent), "");
 }
 
 /// It said that the checkpoint was lost.
@@ -263,7 +266,11 @@ fn without_an_answer_of_a_node_the_prefix_directory_speaks_and_says_how_old_that
     assert!(line(&silent, "in cache").starts_with("ckpt.1, "), "{}", out(&silent));
     // It said that all work was lost, and a restart then found its checkpoint.
     assert_eq!(line(&silent, "lost with"), "1 node, all nodes: not known");
-    assert!(line(&silent, "as of").contains("n0 and 1 more did not answer: "), "{}", out(&silent));
+    assert!(
+        out(&silent).ends_with("            n0 and 1 more did not answer: no route to host\n"),
+        "{}",
+        out(&silent)
+    );
 }
 
 #[test]
@@ -533,4 +540,62 @@ fn a_checkpoint_without_its_summary_is_saved_again() {
         expect_saved(&job, &postrun(&job));
         assert!(fs::metadata(&summary).unwrap().len() > 100);
     }
+}
+
+/// They asked `ssh n0', or this machine alone: a checkpoint that was whole could not be saved, and was to be dropped.
+#[test]
+fn pretend_nodes_are_asked_through_the_note_that_run_on_nodes_leaves() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    scr(&job);
+    let (bin, repository) = (job.path().join("bin"), Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    fs::write(bin.join("ssh"), "#!/bin/sh\necho 'no ssh' >&2; exit 255\n").unwrap();
+    put_command(&bin.join("scr"));
+    symlink(repository.join("scripts/run-on-nodes"), bin.join("run-on-nodes")).unwrap();
+    fs::write(bin.join("mpiexec"), "#!/bin/sh\necho starts\n").unwrap();
+    fs::set_permissions(bin.join("mpiexec"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |program: &str, words: &str| {
+        let mut command = Command::new(bin.join(program));
+        command.env_clear().current_dir(job.prefix()).env("USER", "user1").env("COLUMNS", "1000");
+        command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env("PRETEND_MODE", "names");
+        command.env("SCR_PLUGIN_PATH", job.plugins()).args(words.split(' ')).output().unwrap()
+    };
+    let unasked = run("scr", "status");
+    assert_eq!(line(&unasked, "protected"), "not known: no node answers");
+    let nodes = job.path().join("nodes").display().to_string();
+    let started = run("run-on-nodes", &format!("--mpi foo --nodes {nodes} --hosts n0:1,n1:1 true"));
+    assert_eq!(code(&started), 0, "{}", err(&started));
+
+    let whole = run("scr", "status");
+    assert_eq!(line(&whole, "protected"), "against the loss of any 1 of 2 nodes (XOR)", "{}", err(&whole));
+    let inspected = run("scr", "inspect");
+    assert!(
+        code(&inspected) == 0 && out(&inspected).contains("ckpt.1"),
+        "{}{}",
+        out(&inspected),
+        err(&inspected)
+    );
+    // A file that somebody else can write could lead root anywhere.
+    let note = job.prefix().join(".scrpretend");
+    for (mode, asked) in [(0o666, false), (0o644, true)] {
+        fs::set_permissions(&note, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(code(&run("scr", "inspect")) == 0, asked, "{mode:o}");
+    }
+    if rustix::process::geteuid().is_root() {
+        chown(&note, Some(61_001), None).unwrap();
+        assert_ne!(code(&run("scr", "inspect")), 0);
+        chown(&note, Some(0), None).unwrap();
+    }
+
+    fs::remove_dir_all(job.node(1)).unwrap();
+    let one_lost = run("scr", "status");
+    assert!(line(&one_lost, "in cache").contains("1 of 2 parts to be rebuilt"), "{}", out(&one_lost));
+    assert!(out(&one_lost).contains("n1 did not answer: what it stored is gone"), "{}", out(&one_lost));
+    assert!(!job.node(1).exists(), "a look makes nothing");
+    let saved = run("scr", "postrun");
+    assert!(code(&saved) == 0 && err(&saved).contains("is complete in "), "{}", err(&saved));
+    assert!(job.prefix().join("ckpt.1/rank_1").exists());
+    // A run on this machine itself has nothing to do with them.
+    let run_here = LastRun { nodes: vec!["elsewhere".to_owned()], ranks: 2, ..LastRun::default() };
+    run_here.write(&RealFiles, &Prefix::new(job.prefix())).unwrap();
+    assert!(!out(&run("scr", "inspect")).contains("ckpt.1"));
 }
