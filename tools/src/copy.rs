@@ -16,9 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct CopyArgs {
     #[command(flatten)]
     which: Which,
-    /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
+    #[command(flatten)]
+    place: environment::PrefixArgs,
     /// A cache directory of the job, `<base>/<user>/scr.<allocation>`; may be repeated [default: those of this allocation]
     #[arg(long, visible_alias = "cntldir", value_name = "DIR")]
     cache: Vec<PathBuf>,
@@ -54,7 +53,7 @@ struct Which {
 /// Runs the command.
 pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let mut env = environment::env()?;
-    let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
+    let prefix = environment::prefix(&mut env, args.place.given())?;
     let params = environment::params_of(&env, &prefix);
     let id = args.which.id.map_or_else(|| flush_file::latest(&env, &prefix), Ok)?;
     let caches = Caches::find(&env, &params, &args.cache)?;

@@ -16,6 +16,24 @@ pub(crate) fn env() -> Result<Env> {
     Ok(Env { output: Arc::new(StandardError), ..env })
 }
 
+/// The prefix directory of a command, in either place.
+#[derive(Args)]
+pub(crate) struct PrefixArgs {
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
+    #[arg(value_name = "DIR", conflicts_with = "prefix")]
+    dir: Option<PathBuf>,
+    /// The same as DIR
+    #[arg(short, long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+}
+
+impl PrefixArgs {
+    /// The one that is given.
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.dir.as_deref().or(self.prefix.as_deref())
+    }
+}
+
 struct StandardError;
 
 impl Output for StandardError {

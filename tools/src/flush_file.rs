@@ -17,6 +17,9 @@ pub(crate) struct FlushFileArgs {
     #[arg(short, long, value_name = "ID")]
     before: Option<u64>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
+    #[arg(value_name = "DIR", conflicts_with = "dir")]
+    place: Option<PathBuf>,
+    /// The same as DIR
     #[arg(short, long, visible_alias = "prefix", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON
@@ -57,7 +60,7 @@ struct Selection {
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     ensure!(!classic::is_meant() || args.selection != Selection::default(), "no action is given");
     let mut env = environment::env()?;
-    let prefix = environment::prefix(&mut env, args.dir.as_deref())?;
+    let prefix = environment::prefix(&mut env, args.place.as_deref().or(args.dir.as_deref()))?;
     let reply = reply(&env, &prefix, &args.selection, args.before.filter(|&before| before > 0))?;
     show(args.json, reply.json(), &reply.text, reply.yes)
 }

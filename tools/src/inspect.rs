@@ -8,7 +8,7 @@ use crate::machine::{
     asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
 };
 use crate::prelude::*;
-use crate::run::{JobArgs, JobContext};
+use crate::run::{JobContext, PlacedJob};
 use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, Inventory};
 use scr_prefix::DatasetDescriptor;
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 #[derive(Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
-    job: JobArgs,
+    place: PlacedJob,
     /// The nodes of the job [default: those of the allocation]
     #[arg(short, long, value_name = "NODES")]
     jobset: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
         return print_answer(&own_inventory(args)?.to_line());
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
-    let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
+    let job = JobContext::after(&args.place.job(), named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
     let Answers { nodes, inventories, silent } = of_nodes(args, &job)?;
     let found = inspect(inventories, &environment::plugin_host(&job.env));
     if args.from.is_some() {
@@ -72,7 +72,7 @@ fn print_ids(found: &[Inspected]) -> Result<Answer> {
 
 /// The inventory of this machine.
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
-    let (mut env, params, _) = args.job.environment()?;
+    let (mut env, params, _) = args.place.job().environment()?;
     let prefix = environment::prefix(&mut env, None)?;
     let caches = Caches::find(&env, &params, &args.cache)?;
     let mut inventory = Inventory::take(&*env.files, &prefix, &caches.found, caches.refused)

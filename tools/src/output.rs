@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use scr_base::env::to_stderr;
 pub(crate) use scr_base::message::count;
 use scr_base::message::without_error_numbers;
+use scr_config::param;
 use scr_plugin_api::held;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -109,6 +110,12 @@ pub(crate) fn print_to_stderr(line: impl Display) {
 /// Numbers in a list.
 pub(crate) fn joined(numbers: impl IntoIterator<Item: Display>, between: &str) -> String {
     numbers.into_iter().map(|number| number.to_string()).collect::<Vec<_>>().join(between)
+}
+
+/// The name that a mistyped one most likely means, if it is none of those that are known.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let meant = param::nearest(name, known).filter(|meant| meant != name)?;
+    Some(format!("did you mean `{}'?", on_one_line(&meant)))
 }
 
 /// Says what cannot be done, and where.

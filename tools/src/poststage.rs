@@ -14,15 +14,14 @@ use scr_prefix::ledger::Wish;
 /// Below which prefix directory.
 #[derive(Args)]
 pub(crate) struct PoststageArgs {
-    /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
+    #[command(flatten)]
+    place: environment::PrefixArgs,
 }
 
 /// `scr poststage`.
 pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
     let mut env = environment::env()?;
-    let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
+    let prefix = environment::prefix(&mut env, args.place.given())?;
     let report = end(&env, &prefix)?;
     report.errors.iter().for_each(warn);
     print_lines(&report.lines)?;

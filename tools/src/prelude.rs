@@ -2,7 +2,7 @@
 
 pub(crate) use crate::environment;
 pub(crate) use crate::output::{
-    count, on_one_line, or_show_error, print, print_line, print_lines, show, warn,
+    count, did_you_mean, on_one_line, or_show_error, print, print_line, print_lines, show, warn,
 };
 pub(crate) use crate::output::{joined, Answer, OrCannot};
 pub(crate) use crate::table::Table;

@@ -17,8 +17,11 @@ pub(crate) struct ScrubArgs {
     /// A cache directory of this node, or a folder above it; may be repeated
     #[arg(long, value_name = "DIR")]
     cache: Vec<PathBuf>,
-    /// A prefix directory; may be repeated [default without --cache: what a job started here would use]
-    #[arg(long, value_name = "DIR")]
+    /// Prefix directories [default without --cache: what a job started here would use]
+    #[arg(value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// The same as DIR; may be repeated
+    #[arg(short, long, value_name = "DIR")]
     prefix: Vec<PathBuf>,
     /// Only the dataset with this name or id
     #[arg(long, value_name = "NAME|ID")]
@@ -229,7 +232,7 @@ impl fmt::Display for Target {
 
 /// The directories, and the file layer to look at them with.
 fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Files>)> {
-    if args.cache.is_empty() && args.prefix.is_empty() {
+    if args.cache.is_empty() && args.dirs.is_empty() && args.prefix.is_empty() {
         return of_a_job(env);
     }
     let mut targets = Vec::new();
@@ -239,7 +242,7 @@ fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Fil
         ensure!(!found.is_empty(), "there is no dataset in {}, nor in the folders in it", dir.display());
         targets.extend(found.into_iter().map(|dir| Target(CACHE, dir)));
     }
-    for dir in &args.prefix {
+    for dir in args.dirs.iter().chain(&args.prefix) {
         targets.push(Target(PREFIX, std::path::absolute(dir)?));
     }
     Ok((targets, Arc::clone(&env.files)))

@@ -104,7 +104,8 @@ pub(super) fn explain(configuration: &Configuration, name: &str, as_json: bool) 
         let why = cause.unwrap_or_else(|| {
             format!("{upper} begins a descriptor line and is no parameter; see scr.conf(5)")
         });
-        warn(why);
+        let is_new = why.starts_with("there is no") && !why.contains("did you mean");
+        warn(if is_new { why + &alike(&upper) } else { why });
         return Ok(Answer::No);
     };
     show(as_json, explained_json(configuration, parameter), explained_text(configuration, parameter), true)?;
@@ -112,6 +113,23 @@ pub(super) fn explain(configuration: &Configuration, name: &str, as_json: bool) 
         about(configuration, parameter.info.name).for_each(|finding| warn(finding.text()));
     }
     Ok(Answer::Yes)
+}
+
+/// The parameters that begin with what a mistyped name most likely means, if it means none as a whole.
+fn alike(name: &str) -> String {
+    let all = || param::TABLE.iter().map(|info| info.name);
+    let full = format!("SCR_{}", name.trim_start_matches("SCR_"));
+    let begin = |known: &'static str| {
+        let end = known.match_indices('_').nth(full.matches('_').count()).map_or(known.len(), |(at, _)| at);
+        &known[..end]
+    };
+    let meant = param::nearest(&full, all().map(begin));
+    let names: Vec<_> = all().filter(|known| Some(begin(known)) == meant.as_deref()).collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("; did you mean one of {}?", names.join(", "))
+    }
 }
 
 /// The mistakes in this parameter.

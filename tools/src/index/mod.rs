@@ -37,8 +37,8 @@ pub(crate) struct IndexArgs {
     /// they were copied, or touched
     #[arg(long, requires = "add")]
     trust_times: bool,
-    /// The files of --import, in the order of the ranks
-    #[arg(value_name = "FILE")]
+    /// The prefix directory; with --import the files, in the order of the ranks
+    #[arg(value_name = "DIR|FILE")]
     files: Vec<OsString>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(short, long, value_name = "DIR")]
@@ -92,11 +92,15 @@ const MOST_RANKS: i64 = 100_000_000;
 
 /// Runs the command.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
-    if let (Some(word), None) = (args.files.first(), &args.action.import) {
-        bail!(stray_word(word));
-    }
+    let is_dir = |word: &OsString| !classic::is_meant() && Path::new(word).is_dir();
+    let dir = match (&args.files[..], &args.prefix) {
+        _ if args.action.import.is_some() => args.prefix.as_deref(),
+        ([word], None) if is_dir(word) => Some(Path::new(word)),
+        ([word, ..], _) => bail!(stray_word(word)),
+        ([], prefix) => prefix.as_deref(),
+    };
     let mut env = environment::env()?;
-    let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
+    let prefix = environment::prefix(&mut env, dir)?;
     match &args.action {
         Action { current: Some(name), .. } => {
             let ledger = LedgerDir::new(&*env.files, &prefix);
@@ -140,7 +144,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
 fn stray_word(word: &OsStr) -> String {
     let shown = word.to_string_lossy();
     if Path::new(word).is_dir() {
-        return format!("`{shown}' belongs to no option; `--prefix {shown}' chooses that prefix directory");
+        return format!("`{shown}' belongs to no option; give the prefix directory once");
     }
     let actions = Action::augment_args(Command::new("index"));
     let is_action = actions.get_arguments().any(|action| action.get_long().is_some_and(|name| word == name));
@@ -292,7 +296,12 @@ fn warn_if_missing(env: &Env, prefix: &Prefix, name: &OsStr, is_there: bool) {
         Some(held) => {
             format!("the index of {dir} does not list it yet: {}", only_in_cache(env, prefix, &all, held))
         }
-        None => format!("the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"),
+        None => {
+            let names: Vec<_> = all.iter().map(|held| held.entry.name_text()).collect();
+            let hint = did_you_mean(&name, names.iter().map(|name| &**name));
+            let hint = hint.unwrap_or_else(|| "`scr index` lists what there is".to_owned());
+            format!("the index of {dir} has no dataset named `{name}'; {hint}")
+        }
     });
 }
 

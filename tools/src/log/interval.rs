@@ -20,11 +20,10 @@ pub(crate) struct CkptIntervalArgs {
     /// Print the share of time for checkpoints in percent, for SCR_CHECKPOINT_OVERHEAD
     #[arg(long)]
     percent: bool,
-    /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
+    #[command(flatten)]
+    place: environment::PrefixArgs,
     /// The log, instead of those in the prefix directory
-    #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "prefix"])]
     logfile: Option<PathBuf>,
 }
 
@@ -82,11 +81,11 @@ fn in_words(seconds: f64) -> String {
 
 /// Runs the command.
 pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
-    let mut env = environment::env_at(args.prefix.as_deref())?;
+    let mut env = environment::env_at(args.place.given())?;
     let read = match &args.logfile {
         Some(file) => sources::text_of(&env.current_dir.join(file), &LogQuery::default())?,
         None => {
-            let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
+            let prefix = environment::prefix(&mut env, args.place.given())?;
             sources::text(&env, &prefix, &LogQuery::default())?
         }
     };

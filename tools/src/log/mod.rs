@@ -22,14 +22,13 @@ pub(crate) use sources::last_failure;
 pub(crate) struct LogArgs {
     #[command(subcommand)]
     action: Option<Action>,
-    /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
+    #[command(flatten)]
+    place: environment::PrefixArgs,
     /// Read the database of SCR_LOG_DB_HOST instead of the text log
     #[arg(long)]
     db: bool,
     /// Show the entries of all prefix directories in the database
-    #[arg(long, requires = "db", conflicts_with = "prefix")]
+    #[arg(long, requires = "db", conflicts_with_all = ["dir", "prefix"])]
     all: bool,
     /// Only entries of the dataset with this id or name
     #[arg(long, value_name = "ID|NAME")]
@@ -67,7 +66,7 @@ pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
     if let Some(Action::InitDb) = args.action {
         return print_lines(sources::sink(&env)?.prepare()?);
     }
-    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
+    let given = args.place.given().map(|dir| param::normalise(&env.current_dir.join(dir)));
     let prefix = Prefix::new(given.unwrap_or_else(|| environment::params(&env).get(&param::PREFIX)));
     let query = query(args, &prefix)?;
     let read = if args.db { sources::database(&env, &query)? } else { sources::text(&env, &prefix, &query)? };
@@ -78,9 +77,31 @@ pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
             0 => "the log has no entries".to_owned(),
             _ => format!("none of {compared} entries matches"),
         });
+        warn_about_filters(args, &env, &prefix);
     }
     let rows: Vec<_> = read.entries.iter().map(entry_json).collect();
     show(args.json, json!({ "entries": rows }), table(&read.entries), !read.entries.is_empty())
+}
+
+/// Names the job and the dataset that mistyped names most likely mean.
+fn warn_about_filters(args: &LogArgs, env: &Env, prefix: &Prefix) {
+    let all = LogQuery { prefix: Some(prefix.dir().display().to_string()), ..LogQuery::default() };
+    let all = if args.db { sources::database(env, &all) } else { sources::text(env, prefix, &all) };
+    let all = all.unwrap_or_default().entries;
+    let of =
+        |entry: fn(&LogEntry) -> Option<&str>, name: &str| did_you_mean(name, all.iter().filter_map(entry));
+    for (what, name, hint) in [
+        ("job", &args.job, args.job.as_ref().and_then(|name| of(|entry| Some(&entry.job_id), name))),
+        (
+            "dataset",
+            &args.dataset,
+            args.dataset.as_ref().and_then(|name| of(|entry| entry.dataset_name.as_deref(), name)),
+        ),
+    ] {
+        if let (Some(name), Some(hint)) = (name, hint) {
+            warn(format_args!("no entry is of the {what} `{name}'; {hint}"));
+        }
+    }
 }
 
 /// Warns about events that no job logs.

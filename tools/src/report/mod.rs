@@ -24,6 +24,9 @@ pub(crate) struct ReportArgs {
     /// Prefix directories [default: SCR_PREFIX, or the current folder]
     #[arg(value_name = "DIR")]
     dirs: Vec<PathBuf>,
+    /// The same as DIR; may be repeated
+    #[arg(short, long, value_name = "DIR")]
+    prefix: Vec<PathBuf>,
     /// Only jobs of this allocation
     #[arg(long, value_name = "ID")]
     job: Option<String>,
@@ -109,7 +112,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
 fn report(args: &ReportArgs) -> Result<Answer> {
     let mut env = environment::env()?;
     let since = time::given("--since", args.since.as_deref())?.unwrap_or(0);
-    let mut dirs = args.dirs.clone();
+    let mut dirs = [&args.dirs[..], &args.prefix].concat();
     if dirs.is_empty() {
         dirs.push(environment::prefix(&mut env, None)?.dir().to_owned());
     }
@@ -130,7 +133,8 @@ fn report(args: &ReportArgs) -> Result<Answer> {
         fs::write(page, html::of(&all)?).or_cannot("write", page)?;
     }
     if all.is_empty() {
-        warn("no job is in the logs");
+        let hint = meant(&env, &dirs, args).map_or_else(String::new, |hint| format!("; {hint}"));
+        warn(format_args!("no job is in the logs{hint}"));
     }
     let text = match &users {
         _ if args.csv => csv::of(&all, users.as_ref()),
@@ -167,6 +171,14 @@ fn user_json((user, jobs, figures): &User) -> Value {
     fields["user"] = user.as_str().into();
     fields["jobs"] = (*jobs).into();
     fields
+}
+
+/// The job or the user that a mistyped name most likely means.
+fn meant(env: &Env, dirs: &[PathBuf], args: &ReportArgs) -> Option<String> {
+    let all = read(env, dirs, None).ok().filter(|_| args.job.is_some() || args.user.is_some())?.0;
+    let job = args.job.as_ref().and_then(|id| did_you_mean(id, all.iter().map(|job| &*job.figures.job_id)));
+    let user = |user: &String| did_you_mean(user, all.iter().map(|job| &*job.figures.user));
+    job.or_else(|| args.user.as_ref().and_then(user))
 }
 
 /// The jobs of these prefix directories, with remarks on the logs. Directories are read on all processors.

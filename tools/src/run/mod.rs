@@ -58,11 +58,28 @@ pub(crate) struct JobArgs {
     overrides: Overrides,
 }
 
+/// The same, with the prefix directory in either place.
+#[derive(Args)]
+pub(crate) struct PlacedJob {
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
+    #[arg(value_name = "DIR", conflicts_with = "prefix")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    job: JobArgs,
+}
+
+impl PlacedJob {
+    /// The job.
+    pub(crate) fn job(&self) -> JobArgs {
+        self.job.or_in(self.dir.as_deref())
+    }
+}
+
 /// Which job, for what comes before and after its runs.
 #[derive(Args)]
 pub(crate) struct AroundArgs {
     #[command(flatten)]
-    job: JobArgs,
+    place: PlacedJob,
     /// Accepted for scripts of C SCR, and ignored: the launcher does not matter here
     #[arg(short = 'j', long = "joblauncher", value_name = "LAUNCHER", hide = true)]
     _launcher: Option<String>,
@@ -165,6 +182,15 @@ impl JobContext {
     /// # Errors
     /// It cannot be found out.
     pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
+        let (env, params, overrides) = job.environment()?;
+        Self::find(env, params, &Overrides { nodes, ..overrides })
+    }
+
+    /// The same for a job that has run, perhaps on pretend nodes.
+    ///
+    /// # Errors
+    /// As for [`on`](Self::on).
+    pub(crate) fn after(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
         let (env, params, overrides) = job.environment()?;
         Self::find(env, params, &Overrides { nodes, has_run: true, ..overrides })
     }

@@ -7,7 +7,7 @@ use scr_base::fs::{unique_number, How};
 
 /// Runs the command.
 pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
-    let (env, params, overrides) = args.job.environment()?;
+    let (env, params, overrides) = args.place.job().environment()?;
     if params.get(&param::ENABLE) {
         let job = JobContext::find(env, params, &overrides)?;
         health::excluded(&job.allocation, &job.params)?;

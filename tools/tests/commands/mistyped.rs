@@ -2,6 +2,9 @@
 
 use crate::answer::{code, err, out};
 use crate::installation::Installation;
+use scr_base::fs::RealFiles;
+use scr_prefix::{DatasetDescriptor, Index, Prefix};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::io::{Read, Write};
 use std::process::Output;
 
@@ -20,7 +23,7 @@ fn a_mistyped_command_says_what_is_possible() {
         ("copy --id 1 --threads 1025", "'1025' for '--threads <N>': the most is 1024"),
         ("copy --id 99999999999999999999999", "the number is too large"),
         ("index list", "`list' belongs to no option; did you mean `--list'?"),
-        ("index .", "`.' belongs to no option; `--prefix .' chooses that prefix directory"),
+        ("index . --prefix .", "`.' belongs to no option; give the prefix directory once"),
         ("index file", "`file' belongs to no option; only --import takes files"),
         ("index --name foo", "unexpected argument '--name'"),
         ("halt --list -5", "unexpected argument '-5'"),
@@ -53,6 +56,71 @@ fn an_unknown_name_is_answered_with_those_that_exist() {
     );
     let said = err(&run(&scr, "log --event NOTHING"));
     assert!(said.contains("; there are START, ") && said.contains(", NODE_FAIL, "), "{said}");
+}
+
+/// Only settings, commands and events were answered so.
+#[test]
+fn a_mistyped_dataset_job_or_user_is_answered_with_the_one_that_is_meant() {
+    let scr = Installation::with_system_file("");
+    let dataset =
+        DatasetDescriptor { id: 1, name: b"step.10".to_vec(), checkpoint: true, ..Default::default() };
+    let prefix = Prefix::new(scr.path("prefix"));
+    Index::update(&RealFiles, &prefix, |index| index.record(&dataset, true)).unwrap();
+    let entry = "2026-11-21T02:28:24.000001Z: host=a, jobid=defjobid, event=START, procs=8, nodes=4, user=\"annabel\", dset=1, name=\"step.10\"\n";
+    scr.write("prefix/.scr/events", entry);
+    for (words, expected) in [
+        ("index --drop stpe.10", "has no dataset named `stpe.10'; did you mean `step.10'?"),
+        ("index --current step.1", "did you mean `step.10'?"),
+        ("index --delete steP.10", "did you mean `step.10'?"),
+        ("index --delete other", "has no dataset named `other'; `scr index` lists what there is"),
+        ("log --dataset stpe.10", "no entry is of the dataset `stpe.10'; did you mean `step.10'?"),
+        ("log --job defjobdi", "no entry is of the job `defjobdi'; did you mean `defjobid'?"),
+        ("report --job defjobdi", "no job is in the logs; did you mean `defjobid'?"),
+        ("report --user anabel", "no job is in the logs; did you mean `annabel'?"),
+        ("config --explain SCR_CASHE_SIZE", "did you mean SCR_CACHE_SIZE?"),
+        (
+            "config --explain SCR_CASHE",
+            "there is no parameter SCR_CASHE; did you mean one of SCR_CACHE_BASE, SCR_CACHE_",
+        ),
+        ("config --explain SCR_NONSENSE", "there is no parameter SCR_NONSENSE\n"),
+    ] {
+        let output = run(&scr, words);
+        assert!(code(&output) == 1 && err(&output).contains(expected), "{words}: {}", err(&output));
+    }
+}
+
+/// Some took it as a word, some as `--prefix', and `scr log DIR' was an unknown subcommand.
+#[test]
+fn the_prefix_directory_is_given_in_the_same_places_everywhere() {
+    let scr = Installation::with_system_file("");
+    scr.write("other/.scr/here", "");
+    for command in [
+        "status --offline",
+        "report",
+        "log",
+        "index",
+        "inspect",
+        "prerun",
+        "postrun",
+        "poststage",
+        "flush-file",
+        "ckpt-interval",
+        "copy --latest",
+        "scrub",
+        "halt --list",
+    ] {
+        let words = |place: &str| format!("{command} {place}");
+        let said = |place: &str| {
+            let output = run(&scr, &words(place));
+            (code(&output), out(&output), err(&output))
+        };
+        let [word, option] = ["../other", "--prefix ../other"].map(said);
+        assert_eq!(word, option, "{command}");
+        assert_ne!(said(&format!("no-{}", command.replace(" --", "-"))).2, word.2, "{command}: {word:?}");
+        if !["report", "scrub"].contains(&command) {
+            assert_eq!(said("../other --prefix ../other").0, 2, "{command}");
+        }
+    }
 }
 
 #[test]
