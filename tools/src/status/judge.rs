@@ -76,7 +76,38 @@ fn by_name<S: Serializer>(checkpoint: &Option<&Held>, to: S) -> Result<S::Ok, S:
     checkpoint.map(|held| held.entry.name_text()).serialize(to)
 }
 
+/// How badly a job stands among others: the first of these in which two differ decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Badness {
+    pub(super) is_unsafe: bool,
+    /// Whether nothing can be found out.
+    is_unread: bool,
+    /// Whether the loss of a node costs all work.
+    loses_all: bool,
+    /// Whether work goes on that can be lost.
+    may_run: bool,
+    seconds: i64,
+}
+
+impl Badness {
+    /// That of one of which nothing can be found out.
+    pub(super) const UNREAD: Self =
+        Self { is_unsafe: true, is_unread: true, loses_all: false, may_run: false, seconds: 0 };
+}
+
 impl<'f> Judged<'f> {
+    /// How badly the job stands.
+    pub(super) fn badness(&self, facts: &Facts) -> Badness {
+        let cost = &self.costs[0];
+        Badness {
+            is_unsafe: !self.is_safe(),
+            is_unread: false,
+            loses_all: cost.known && cost.back_to.is_none(),
+            may_run: facts.state.may_run(),
+            seconds: cost.seconds.unwrap_or(0),
+        }
+    }
+
     pub(super) fn of(facts: &'f Facts) -> Self {
         let newest = newest(facts, |_| true);
         let protection = protection(facts, newest);

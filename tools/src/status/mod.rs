@@ -12,19 +12,20 @@ mod judge;
 mod render;
 
 use crate::prelude::*;
-use crate::run::JobArgs;
+use crate::run::{JobArgs, PlacedJob};
 use gather::Facts;
-use judge::Judged;
+use judge::{Badness, Judged};
+use scr_base::parallel::at_a_time;
 use std::io::{ErrorKind, IsTerminal};
 
 /// Which job, and how to answer.
 #[derive(Args)]
 pub(crate) struct StatusArgs {
-    /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(value_name = "DIR", conflicts_with = "prefix")]
-    dir: Option<PathBuf>,
     #[command(flatten)]
-    job: JobArgs,
+    place: PlacedJob,
+    /// Say in a line each how the jobs of these prefix directories are doing, the worst first
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["dir", "prefix", "why", "watch"])]
+    all: Vec<PathBuf>,
     /// Ask no node: say only what the prefix directory knows
     #[arg(long)]
     offline: bool,
@@ -43,7 +44,10 @@ pub(crate) struct StatusArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Result<Answer> {
-    let job = args.job.or_in(args.dir.as_deref());
+    let job = args.place.job();
+    if !args.all.is_empty() {
+        return all(args, &job);
+    }
     let (mut env, _, overrides) = job.environment()?;
     let prefix = environment::prefix(&mut env, job.prefix.as_deref())?;
     expect_used(&prefix)?;
@@ -58,6 +62,33 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Answer> {
             _ => return Ok(shown),
         }
     }
+}
+
+/// A job among many: how bad it is, its line, and the same for programs.
+type OfMany = (Badness, Vec<String>, Value);
+
+fn all(args: &StatusArgs, job: &JobArgs) -> Result<Answer> {
+    let of_dir = |dir: &Path| -> Result<OfMany> {
+        let (mut env, _, overrides) = job.or_in(Some(dir)).environment()?;
+        let prefix = environment::prefix(&mut env, Some(dir))?;
+        expect_used(&prefix)?;
+        let facts = Facts::gather(&env, &prefix, &overrides, !args.offline);
+        let judged = Judged::of(&facts);
+        Ok((judged.badness(&facts), render::row(&facts, &judged).to_vec(), render::json(&facts, &judged)))
+    };
+    let processors = environment::env()?.processors;
+    let mut rows = at_a_time(processors.clamp(1, 16), &args.all, |dir| {
+        of_dir(dir).unwrap_or_else(|error| {
+            let (dir, why) = (dir.display().to_string(), describe(&*error));
+            let json = json!({ "prefix": dir, "safe": false, "error": why });
+            (Badness::UNREAD, vec![String::new(), "error".to_owned(), why, String::new(), dir], json)
+        })
+    });
+    rows.sort_by_key(|(badness, ..)| std::cmp::Reverse(*badness));
+    let is_safe = rows.iter().all(|(badness, ..)| !badness.is_unsafe);
+    let (lines, jobs): (Vec<_>, Vec<_>) = rows.into_iter().map(|(_, line, json)| (line, json)).unzip();
+    let table = Table::of(&["JOB", "STATE", "PROTECTED", "LOST WITH 1 NODE", "PREFIX"], lines);
+    show(args.json, json!({ "jobs": jobs }), table.text(), is_safe)
 }
 
 /// Refuses a folder that no job has used: its name may be mistyped.

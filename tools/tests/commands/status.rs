@@ -599,3 +599,34 @@ fn pretend_nodes_are_asked_through_the_note_that_run_on_nodes_leaves() {
     run_here.write(&RealFiles, &Prefix::new(job.prefix())).unwrap();
     assert!(!out(&run("scr", "inspect")).contains("ckpt.1"));
 }
+
+#[test]
+fn of_many_jobs_each_has_a_line_and_the_worst_is_first() {
+    let [safe, cached, lost] = [(); 3].map(|()| FinishedJob::with_settings(&[("SCR_FLUSH", "0")]));
+    fs::remove_dir_all(lost.path().join("nodes")).unwrap();
+    let flushed = FinishedJob::new();
+    let dirs = [&flushed, &safe, &lost].map(|job| job.prefix().display().to_string());
+    let all = |dirs: &[String], more: &[&str]| {
+        let words = dirs.iter().map(String::as_str);
+        let mut command = command(&cached, &[&["--all"], &words.collect::<Vec<_>>()[..], more].concat());
+        // The caches of all of these jobs.
+        command
+            .env("SCR_CACHE_BASE", safe.path().join("nodes/$SCR_NODE_NAME"))
+            .env("COLUMNS", "1000")
+            .output()
+            .unwrap()
+    };
+    let found = all(&dirs, &["--offline"]);
+    assert_eq!(code(&found), 0, "what is recorded: {}{}", out(&found), err(&found));
+    let wrong = cached.path().join("nowhere").display().to_string();
+    let asked = all(&[&dirs[..], &[wrong.clone()]].concat(), &[]);
+    let text = out(&asked);
+    let ends: Vec<_> = text.lines().skip(1).map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(code(&asked), 1, "{text}{}", err(&asked));
+    assert_eq!((ends[0], ends[1]), (&*wrong, &*dirs[2]), "{text}");
+    assert!(text.lines().nth(1).unwrap().contains("there is no prefix directory"), "{text}");
+    assert!(text.contains("died   against the loss of any 1 of 2 nodes (XOR)"), "{text}");
+    let json = json_of(&all(&dirs, &["--json"]));
+    assert_eq!(json["jobs"][0]["prefix"], dirs[2].as_str(), "{json}");
+    assert_eq!(json["jobs"].as_array().unwrap().len(), 3);
+}
