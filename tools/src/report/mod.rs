@@ -144,7 +144,7 @@ fn report(args: &ReportArgs) -> Result<Answer> {
     };
     let mut json = json(&all);
     if let Some(users) = &users {
-        json["users"] = users.iter().map(|users| user_json(users)).collect();
+        json["users"] = users.iter().map(user_json).collect();
     }
     show(args.json, json, text, !all.is_empty())
 }

@@ -251,7 +251,7 @@ fn a_report_of_many_directories_says_which_row_is_which_and_finds_the_worst() {
     let (good, bob) = (failing("7", 1_795_228_000), failing("8", 1_795_228_000).replace("ann", "bob,jr"));
     let first_run = good.find("run=1, status").and_then(|at| Some(at + good[at..].find('\n')? + 1)).unwrap();
     for (dir, log) in [("runs/a", &good), ("runs/deep/b", &bob), ("runs/c", &good[..first_run].to_owned())] {
-        scr.write(&format!("prefix/{dir}/.scr/events"), log);
+        scr.write(format!("prefix/{dir}/.scr/events"), log);
     }
     let all = ["report", "runs/a", "runs/deep/b", "runs/c"];
     let report = |more: &[&str]| {

@@ -619,7 +619,7 @@ fn of_many_jobs_each_has_a_line_and_the_worst_is_first() {
     let found = all(&dirs, &["--offline"]);
     assert_eq!(code(&found), 0, "what is recorded: {}{}", out(&found), err(&found));
     let wrong = cached.path().join("nowhere").display().to_string();
-    let asked = all(&[&dirs[..], &[wrong.clone()]].concat(), &[]);
+    let asked = all(&[&dirs[..], std::slice::from_ref(&wrong)].concat(), &[]);
     let text = out(&asked);
     let ends: Vec<_> = text.lines().skip(1).map(|line| line.rsplit(' ').next().unwrap()).collect();
     assert_eq!(code(&asked), 1, "{text}{}", err(&asked));
