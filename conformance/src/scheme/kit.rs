@@ -77,8 +77,9 @@ impl<'a> Kit<'a> {
         self.go_on()
     }
 
+    /// Only the first warning of a check is kept.
     pub(super) fn warn(&mut self, text: String) {
-        if let Some(check) = self.report.checks.last_mut() {
+        if let Some(check) = self.report.checks.last_mut().filter(|check| check.warnings.is_empty()) {
             check.warnings.push(text);
         }
     }

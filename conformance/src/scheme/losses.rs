@@ -1,7 +1,8 @@
 //! Losses: every promised pattern is rebuilt, and the scheme claims no more.
 
 use super::kit::{clean, members, orderly, patterns, plain, same_files, who, Kit, Tried};
-use super::set::{Ended, Outcome, SetUp};
+use super::member::Record;
+use super::set::{Call, Ended, Outcome, SetUp};
 use scr_plugin_api::PluginErrorKind;
 
 pub(super) const REFUSAL: &str = "`TooManyLost', no member to succeed, and no file to be touched";
@@ -12,6 +13,34 @@ pub(super) fn round_trip(kit: &mut Kit<'_>) -> Tried {
     for (size, _) in kit.sizes(|_| true) {
         let set = kit.protected(plain(size))?;
         comes_back(kit, &set, &vec![false; size as usize])?;
+    }
+    Some(())
+}
+
+/// Protect writes all of the redundancy, which may have held anything before, and nothing twice.
+pub(super) fn each_byte_once(kit: &mut Kit<'_>) -> Tried {
+    for (size, _) in kit.sizes(|_| true) {
+        for data in std::iter::once(plain(size)).chain(lengths(size as usize).into_iter().map(members)) {
+            let Ok(set) = kit.set(data) else { continue };
+            let outcome = kit.call(&set, Call::Protect);
+            let first = |of: fn(&Record) -> Option<usize>| {
+                outcome.each(of).into_iter().enumerate().find_map(|(member, byte)| Some((member, byte?)))
+            };
+            if !outcome.is_clean() {
+                // Another check finds it.
+                kit.go_on()?;
+                continue;
+            }
+            let result = first(|record| record.left_out)
+                .map_or(Ok(()), |(member, byte)| Err(format!("member {member} left out byte {byte}")));
+            if let Some((member, byte)) = first(|record| record.twice) {
+                kit.warn(format!(
+                    "in a set of {size}, member {member} writes byte {byte} of its redundancy twice; the host reads all \
+                     that is written twice again"
+                ));
+            }
+            kit.record(|| format!("set of {size}"), "all of the redundancy to be written", result)?;
+        }
     }
     Some(())
 }

@@ -32,6 +32,9 @@ pub struct Record {
     deadlocked: bool,
     /// Whether a call of it has failed on purpose.
     failed: bool,
+    /// The first byte of its redundancy that was not written, and the first that was written twice.
+    pub(super) left_out: Option<usize>,
+    pub(super) twice: Option<usize>,
     pub(super) logged: Vec<(Level, String)>,
     /// Calls that can fail which it made to its host.
     pub calls: u64,
@@ -97,6 +100,8 @@ impl Member {
     /// Its record, and what its files say.
     pub(super) fn take_record(&self) -> (Record, Stored) {
         let mut record = held(&self.record).clone();
+        record.left_out = self.redundancy.written(|writes| writes == 0);
+        record.twice = self.redundancy.written(|writes| writes > 1);
         let files = [&self.data, &self.redundancy];
         let broken = files.iter().filter_map(|file| file.broken());
         record.broken.extend(broken.map(|what| format!("member {} {what}", self.rank)));

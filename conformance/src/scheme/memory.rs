@@ -8,6 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 pub(super) struct MemoryFile {
     name: &'static str,
     content: RwLock<Vec<u8>>,
+    /// How often each byte was written.
+    writes: Mutex<Vec<u8>>,
     /// The last rule that was broken.
     broken: Mutex<Option<String>>,
     borrowing: Borrowing,
@@ -33,6 +35,7 @@ impl MemoryFile {
         Self {
             name,
             content: RwLock::new(content.to_vec()),
+            writes: Mutex::new(vec![0; content.len()]),
             broken: Mutex::default(),
             borrowing,
             snapshot: OnceLock::new(),
@@ -51,6 +54,11 @@ impl MemoryFile {
     /// The rule that was broken, if any was.
     pub(super) fn broken(&self) -> Option<String> {
         held(&self.broken).clone()
+    }
+
+    /// The first byte that was written as often as `wanted` says.
+    pub(super) fn written(&self, wanted: impl Fn(u8) -> bool) -> Option<usize> {
+        held(&self.writes).iter().position(|&writes| wanted(writes))
     }
 
     pub(super) fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
@@ -85,10 +93,9 @@ impl MemoryFile {
         if self.snapshot.get().is_some() || self.is_mapped(offset, buffer.len()) {
             return Err(self.broke(format!("wrote to its {} what it had borrowed, at {offset}", self.name)));
         }
-        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
-        let count = buffer.len().min(content.len() - start);
-        content[start..start + count].copy_from_slice(&buffer[..count]);
+        let len = self.len();
+        let count = buffer.len().min(usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX));
+        self.put(offset.min(len) as usize, &buffer[..count]);
         if buffer[count..].iter().all(|&byte| byte == 0) {
             return Ok(());
         }
@@ -97,6 +104,12 @@ impl MemoryFile {
             self.name,
             buffer.len()
         )))
+    }
+
+    fn put(&self, start: usize, bytes: &[u8]) {
+        let range = start..start + bytes.len();
+        held(&self.writes)[range.clone()].iter_mut().for_each(|writes| *writes = writes.saturating_add(1));
+        self.content.write().unwrap_or_else(PoisonError::into_inner)[range].copy_from_slice(bytes);
     }
 
     fn broke(&self, text: String) -> PluginError {
@@ -133,8 +146,7 @@ impl MappedRange for MemoryRange<'_> {
 
 impl Drop for MemoryRange<'_> {
     fn drop(&mut self) {
-        let mut content = self.file.content.write().unwrap_or_else(PoisonError::into_inner);
-        content[self.range.clone()].copy_from_slice(&self.bytes);
+        self.file.put(self.range.start, &self.bytes);
         held(&self.file.mapped).retain(|range| *range != self.range);
     }
 }

@@ -50,6 +50,9 @@ const CHECKS: &[Check] = checks! {
     losses::round_trip: "round trip: protect leaves the data alone, and rebuild has nothing to do",
         "Let `protect` only read the data, let `rebuild` write nothing where nobody is lost, and receive every \
          message with exactly the length that was sent.";
+    losses::each_byte_once: "each byte once: protect writes all of the redundancy, and nothing twice",
+        "Write every byte up to the length that `redundancy_len` returned, also those that pad: the file may hold \
+         those of an older dataset.";
     losses::promised: "promised losses: every pattern comes back",
         "Restore data and redundancy of every lost member, or promise fewer losses. Write to lost members only.";
     losses::tolerated: "tolerated losses: members are rebuilt as the manifest says",
