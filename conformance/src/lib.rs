@@ -8,7 +8,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread")]
 
 mod report;
+mod running;
 pub mod scheme;
 pub mod transport;
 
 pub use report::{Check, Report};
+pub use running::note_in;

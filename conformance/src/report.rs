@@ -48,7 +48,11 @@ impl Report {
 impl Check {
     pub(crate) fn fail(&mut self, failure: String, cure: &str) {
         self.failed += 1;
-        self.cure = Some(cure.to_owned());
+        let cures = self.cure.get_or_insert_default();
+        if !cures.contains(cure) {
+            let space = if cures.is_empty() { "" } else { " " };
+            *cures += &format!("{space}{cure}");
+        }
         if self.failures.len() < KEPT {
             self.failures.push(failure);
         }

@@ -77,6 +77,9 @@ fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) -> Trie
 /// Calls the scheme with a fault of this member.
 fn inject(kit: &mut Kit<'_>, set: &SetUp, injected: Injected, call: Call, member: u32) -> Tried {
     let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
+    if outcome.ended.contains(&Ended::Hung) {
+        kit.cure_of_call = None; // that of the check is about hangs
+    }
     let result = ended_orderly(set, &outcome, call, member);
     kit.record(|| format!("set of {}, {injected:?} in {call:?}", set.members.len()), END, result)
 }

@@ -1,7 +1,7 @@
 //! The common parts of all checks: sets of all sizes, data, and the record of what failed.
 
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
-use crate::{Check, Report};
+use crate::{running, Check, Report};
 use scr_plugin_api::Scheme;
 use std::ops::RangeInclusive;
 use std::sync::{mpsc, Arc};
@@ -31,6 +31,13 @@ impl Default for Limits {
     }
 }
 
+const HANGS: &str =
+    "Look for a loop, a lock or a thread of the scheme that never ends: the scheme itself does not \
+                     return, and waits for no other member.";
+const WAITS: &str =
+    "Give every receive a send of the same length at the other member, in the same order, and let all \
+                     members call `max` equally often.";
+
 /// Nothing where a check ends, since no more of it can be tried.
 pub(super) type Tried = Option<()>;
 
@@ -41,6 +48,8 @@ pub(super) struct Kit<'a> {
     pub(super) report: Report,
     /// What usually helps where the last check fails.
     cure: &'static str,
+    /// What helps against how the last call ended, if it hung or panicked.
+    pub(super) cure_of_call: Option<&'static str>,
     hung: bool,
     /// The sizes that the scheme takes, and how many losses it promises to survive in each.
     pub(super) promises: Vec<(u32, u32)>,
@@ -49,13 +58,15 @@ pub(super) struct Kit<'a> {
 impl<'a> Kit<'a> {
     /// No check has begun yet.
     pub(super) fn new(factory: &'a Factory<'a>, limits: &'a Limits) -> Self {
-        Self { factory, limits, report: Report::default(), cure: "", hung: false, promises: Vec::new() }
+        let (report, promises) = (Report::default(), Vec::new());
+        Self { factory, limits, report, cure: "", cure_of_call: None, hung: false, promises }
     }
 
     /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. Nothing once
     /// no more can be tried.
     pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> Tried {
         self.cure = cure;
+        running::begin_check(name);
         let skipped = self.hung.then(|| "a call before did not return".to_owned());
         let (name, tried) = (name.to_owned(), Some(0));
         self.report.checks.push(Check { name, tried, skipped, ..Check::default() });
@@ -72,7 +83,8 @@ impl<'a> Kit<'a> {
         let check = self.report.checks.last_mut()?;
         check.tried = check.tried.map(|tried| tried + 1);
         if let Err(came) = result {
-            check.fail(format!("{}: expected {expected}, but {came}", place()), self.cure);
+            let cure = self.cure_of_call.unwrap_or(self.cure);
+            check.fail(format!("{}: expected {expected}, but {came}", place()), cure);
         }
         self.go_on()
     }
@@ -102,19 +114,25 @@ impl<'a> Kit<'a> {
     /// Asks the scheme something outside of any set, in a thread that may panic or hang.
     pub(super) fn ask<T: Send + 'static>(
         &mut self,
+        name: &'static str,
         question: impl FnOnce(&dyn Scheme) -> T + Send + 'static,
     ) -> Result<T, String> {
         let scheme = self.scheme();
         let (sender, answer) = mpsc::channel();
-        std::thread::spawn(move || {
-            let ask = std::panic::AssertUnwindSafe(|| question(&*scheme));
-            // After the limit there is no receiver any more.
-            let _ = sender.send(std::panic::catch_unwind(ask).map_err(|_| "it panicked".to_owned()));
-        });
-        answer.recv_timeout(self.limits.call).unwrap_or_else(|_| {
-            self.hung = true;
-            Err("it did not return".to_owned())
-        })
+        // After the limit there is no receiver any more.
+        std::thread::spawn(move || _ = sender.send(running::call(name, || question(&*scheme))));
+        let answer = answer.recv_timeout(self.limits.call);
+        self.hung |= answer.is_err();
+        let (came, cure) = match answer {
+            Ok(Ok(answer)) => {
+                self.cure_of_call = None;
+                return Ok(answer);
+            }
+            Ok(Err(panic)) => (panic, running::PANICS),
+            Err(_) => ("did not return".to_owned(), HANGS),
+        };
+        self.cure_of_call = Some(cure);
+        Err(format!("`{name}' {came}"))
     }
 
     /// Calls the scheme on a set, every member with a new instance.
@@ -122,6 +140,11 @@ impl<'a> Kit<'a> {
         let schemes: Vec<_> = set.members.iter().map(|_| self.scheme()).collect();
         let outcome = set.call_each(schemes, call);
         self.hung |= outcome.ended.contains(&Ended::Hung);
+        self.cure_of_call = match &outcome.ended {
+            ended if ended.contains(&Ended::Hung) => Some(if outcome.culprits() { HANGS } else { WAITS }),
+            ended if ended.contains(&Ended::Panicked) => Some(running::PANICS),
+            _ => None,
+        };
         outcome
     }
 
@@ -136,7 +159,7 @@ impl<'a> Kit<'a> {
     /// A set that has not been protected yet.
     pub(super) fn set(&mut self, data: Vec<Vec<u8>>) -> Result<SetUp, String> {
         let limit = self.limits.call;
-        let set = self.ask(move |scheme| SetUp::new(scheme, data))?;
+        let set = self.ask("redundancy_len", move |scheme| SetUp::new(scheme, data))?;
         // Sets of both kinds are tried.
         set.map(|set| SetUp { limit, maps_files: set.members.len().is_multiple_of(2), ..set })
             .map_err(|error| error.to_string())

@@ -51,7 +51,7 @@ pub(super) fn promised(kit: &mut Kit<'_>) -> Tried {
         let set = kit.protected(plain(size))?;
         for lost in patterns(size, 1..=promise) {
             let asked = lost.clone();
-            let yes = kit.ask(move |scheme| scheme.recoverable(&asked));
+            let yes = kit.ask("recoverable", move |scheme| scheme.recoverable(&asked));
             if yes != Ok(true) {
                 kit.record(|| who(&lost), "`recoverable' to say yes", Err(format!("{yes:?} came")))?;
             }
@@ -94,7 +94,7 @@ pub(super) fn beyond(kit: &mut Kit<'_>) -> Tried {
         let all = patterns(size, size..=size).filter(|_| promise + 1 < size);
         for lost in more.chain(all) {
             let asked = lost.clone();
-            match kit.ask(move |scheme| scheme.recoverable(&asked)) {
+            match kit.ask("recoverable", move |scheme| scheme.recoverable(&asked)) {
                 Ok(true) => comes_back(kit, &set, &lost),
                 Ok(false) => is_refused(kit, &set, &lost),
                 Err(came) => kit.record(|| who(&lost), "an answer from `recoverable'", Err(came)),

@@ -2,17 +2,19 @@
 
 use super::memory::{Borrowing, MemoryFile};
 use super::set::{Call, Ended, Injected, SetUp, Stored};
+use crate::running;
 use scr_comm::set::{SetComm, SetError};
 use scr_comm::thread::ThreadComm;
 use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::{held, Bytes, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set};
 use std::error::Error;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
 /// A member during a call. It outlives the member's thread, which may never return.
 pub(super) struct Member {
     rank: u32,
+    /// Its call, for a message.
+    name: String,
     set_up: Arc<SetUp>,
     data: MemoryFile,
     redundancy: MemoryFile,
@@ -22,14 +24,19 @@ pub(super) struct Member {
 /// The actions of a member so far.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
+    call: &'static str,
     /// How its call ended, once it has.
     pub(super) ended: Option<Ended>,
+    /// With which text it panicked.
+    pub(super) panic: String,
+    /// The call of the host in which it waits for others.
+    pub(super) waits_in: Option<&'static str>,
     /// Rules that it broke.
     pub(super) broken: Vec<String>,
     /// The member that stopped it by ending before it.
     pub(super) stopped_by: Option<u32>,
-    /// Whether it waited for a message that nobody could send any more.
-    deadlocked: bool,
+    /// The call of the host in which it waited for a message that nobody could send any more.
+    pub(super) deadlocked: Option<&'static str>,
     /// Whether a call of it has failed on purpose.
     failed: bool,
     /// The first byte of its redundancy that was not written, and the first that was written twice.
@@ -48,6 +55,22 @@ pub struct Record {
     pub exchanges: u64,
 }
 
+impl Record {
+    /// Whether it has not returned, and waits for no other member.
+    pub(super) fn hangs(&self) -> bool {
+        self.ended.is_none() && self.waits_in.is_none()
+    }
+
+    /// Where it hangs.
+    pub(super) fn place(&self) -> String {
+        match (self.deadlocked, self.waits_in) {
+            (Some(call), _) => format!("as it waits in {call} for what nobody sends"),
+            (None, Some(call)) => format!("as it waits in {call} for others"),
+            (None, None) => format!("and hangs in {} itself", self.call),
+        }
+    }
+}
+
 impl Member {
     pub(super) fn new(set_up: &Arc<SetUp>, rank: u32, call: Call) -> Self {
         let (stored, lost) = (&set_up.members[rank as usize], set_up.lost[rank as usize]);
@@ -59,7 +82,9 @@ impl Member {
         let data = MemoryFile::new("data", &stored.data, borrowing(lost));
         let borrowing = borrowing(lost || call == Call::Protect);
         let redundancy = MemoryFile::new("redundancy", &stored.redundancy, borrowing);
-        Self { rank, set_up: Arc::clone(set_up), data, redundancy, record: Mutex::default() }
+        let name = format!("{} of member {rank} of {}", call.name(), set_up.members.len());
+        let record = Mutex::new(Record { call: call.name(), ..Record::default() });
+        Self { rank, name, set_up: Arc::clone(set_up), data, redundancy, record }
     }
 
     /// Calls the scheme, and then does what the host does after it. Each rank of the communicator is a member.
@@ -77,13 +102,20 @@ impl Member {
             data: File(self, &self.data),
             redundancy: File(self, &self.redundancy),
         };
-        let result = catch_unwind(AssertUnwindSafe(|| match call {
+        let result = running::call(&self.name, || match call {
             Call::Protect => scheme.protect(&set),
             Call::Rebuild(format) => scheme.rebuild(&set, format),
-        }));
+        });
         drop(scheme);
-        let ended = result.map_or(Ended::Panicked, Ended::Returned);
-        let panicked = SetError::Failed { text: "it panicked".to_owned() };
+        let (ended, panic) = match result {
+            Ok(result) => match result.as_ref().err().and_then(running::panic_across) {
+                Some(text) => (Ended::Panicked, text.to_owned()),
+                None => (Ended::Returned(result), String::new()),
+            },
+            Err(text) => (Ended::Panicked, text),
+        };
+        held(&self.record).panic.clone_from(&panic);
+        let panicked = SetError::Failed { text: panic };
         let outcome = match &ended {
             Ended::Returned(result) => result.as_ref().map(drop).map_err(|error| error as &dyn Error),
             _ => Err(&panicked as &dyn Error),
@@ -116,7 +148,7 @@ impl Member {
                 .broken
                 .push(format!("member {rank} returned success although one of its calls had failed"));
         }
-        record.ended = Some(if record.deadlocked { Ended::Hung } else { ended });
+        record.ended = Some(if record.deadlocked.is_some() { Ended::Hung } else { ended });
     }
 
     /// Counts a call that can fail, and lets it fail where that is wanted.
@@ -152,8 +184,20 @@ struct MemberSet<'a> {
 }
 
 impl MemberSet<'_> {
+    /// Waits for other members in a call.
+    fn wait<T>(
+        &self,
+        call: &'static str,
+        wait: impl FnOnce() -> Result<T, SetError>,
+    ) -> Result<T, PluginError> {
+        held(&self.member.record).waits_in = Some(call);
+        let result = running::in_host(&self.member.name, wait);
+        held(&self.member.record).waits_in = None;
+        result.map_err(|error| self.error(call, error))
+    }
+
     /// An error of the set, as the scheme gets it and as the record does.
-    fn error(&self, error: SetError) -> PluginError {
+    fn error(&self, call: &'static str, error: SetError) -> PluginError {
         let me = self.member.rank;
         match &error {
             SetError::NoSuchMember { member, .. } => {
@@ -164,7 +208,7 @@ impl MemberSet<'_> {
                     "member {from} sent {found} bytes to member {me}, who expected {expected}"
                 ));
             }
-            SetError::Comm(CommError::Deadlock { .. }) => held(&self.member.record).deadlocked = true,
+            SetError::Comm(CommError::Deadlock { .. }) => held(&self.member.record).deadlocked = Some(call),
             SetError::Aborted { member, .. } => held(&self.member.record).stopped_by = Some(*member),
             _ => {}
         }
@@ -207,7 +251,7 @@ impl Set for MemberSet<'_> {
                 record.messages += 1;
             }
         }
-        self.comm.exchange(sends, receives).map_err(|error| self.error(error))?;
+        self.wait("exchange", || self.comm.exchange(sends, receives))?;
         let others = receives.iter().filter(|receive| receive.from != self.member.rank);
         held(&self.member.record).received += others.map(|receive| receive.bytes.len() as u64).sum::<u64>();
         Ok(())
@@ -215,7 +259,7 @@ impl Set for MemberSet<'_> {
 
     fn max(&self, value: u64) -> Result<u64, PluginError> {
         self.member.count()?;
-        self.comm.max(value).map_err(|error| self.error(error))
+        self.wait("max", || self.comm.max(value))
     }
 
     fn data(&self) -> &dyn Bytes {

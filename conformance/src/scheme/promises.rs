@@ -8,7 +8,7 @@ use scr_plugin_api::{PluginErrorKind, SetShape};
 /// Every size is taken or refused in order; what is promised makes sense and is the same whoever asks.
 pub(super) fn set_sizes(kit: &mut Kit<'_>) -> Tried {
     for size in kit.limits.set_sizes.clone() {
-        let answer = kit.ask(move |scheme| scheme.losses_survived(size));
+        let answer = kit.ask("losses_survived", move |scheme| scheme.losses_survived(size));
         let result = match answer {
             Err(came) => Err(came),
             Ok(Err(error)) if error.kind == PluginErrorKind::Refused && !error.text.is_empty() => continue,
@@ -41,8 +41,9 @@ fn same_length(kit: &mut Kit<'_>, size: u32) -> Result<(), String> {
         let mut answers = Vec::new();
         for _ in 0..2 {
             let data_lens = lens.clone();
-            let answer =
-                kit.ask(move |scheme| scheme.redundancy_len(&SetShape { rank, data_lens: &data_lens }))?;
+            let answer = kit.ask("redundancy_len", move |scheme| {
+                scheme.redundancy_len(&SetShape { rank, data_lens: &data_lens })
+            })?;
             answers
                 .push(answer.map_err(|error| format!("the length for member {rank} was refused: {error}"))?);
         }
@@ -55,7 +56,7 @@ fn same_length(kit: &mut Kit<'_>, size: u32) -> Result<(), String> {
 
 /// A set of one cannot be protected, and a job on a single node should run anyway.
 pub(super) fn set_of_one(kit: &mut Kit<'_>) -> Tried {
-    match kit.ask(|scheme| scheme.losses_survived(1)) {
+    match kit.ask("losses_survived", |scheme| scheme.losses_survived(1)) {
         Ok(Err(error)) if error.kind == PluginErrorKind::Refused => {
             kit.warn(format!("a set of one is refused, so a job on one node cannot use the scheme: {error}"));
             kit.skip("the scheme takes no set of one");

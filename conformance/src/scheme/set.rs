@@ -7,6 +7,7 @@
 use super::member::{Member, Record};
 use scr_comm::thread::{run_with_stack, ThreadComm};
 use scr_comm::Comm;
+use scr_plugin_api::PluginErrorKind::Aborted;
 use scr_plugin_api::{held, Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
@@ -27,6 +28,15 @@ pub enum Call {
     Protect,
     /// [`Scheme::rebuild`] of redundancy in that format.
     Rebuild(u32),
+}
+
+impl Call {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Protect => "protect",
+            Self::Rebuild(_) => "rebuild",
+        }
+    }
 }
 
 /// The fault that is injected.
@@ -116,25 +126,46 @@ impl Outcome {
         self.broken.is_empty() && self.ended.iter().all(|ended| *ended == Ended::Returned(Ok(())))
     }
 
-    /// All of it in one line: how each member ended, and what was broken.
+    /// All of it in one line: how the members' calls ended, and what was broken.
     pub fn summary(&self) -> String {
-        let mut parts: Vec<String> = Vec::new();
-        for (member, ended) in self.ended.iter().enumerate() {
-            match ended {
-                Ended::Returned(Ok(())) => {}
-                Ended::Returned(Err(error)) => {
-                    parts.push(format!("member {member}: {:?}: {}", error.kind, error.text));
-                }
-                Ended::Panicked => parts.push(format!("member {member} panicked")),
-                Ended::Hung => parts.push(format!("member {member} did not return")),
+        let mut ends: Vec<(Vec<String>, String)> = Vec::new();
+        for (member, (ended, record)) in self.ended.iter().zip(&self.records).enumerate() {
+            let text = match ended {
+                Ended::Returned(Ok(())) => continue,
+                // It is not their fault.
+                Ended::Hung if self.culprits() && !record.hangs() => continue,
+                Ended::Returned(Err(error)) if error.kind == Aborted && !self.all_aborted() => continue,
+                Ended::Returned(Err(error)) => format!(": {:?}: {}", error.kind, error.text),
+                Ended::Panicked => format!(" {}", record.panic),
+                Ended::Hung => format!(" did not return, {}", record.place()),
+            };
+            match ends.iter_mut().find(|(_, end)| *end == text) {
+                Some((members, _)) => members.push(member.to_string()),
+                None => ends.push((vec![member.to_string()], text)),
             }
         }
-        parts.extend(self.broken.iter().cloned());
+        let ends = ends.into_iter().map(|(members, text)| match &members[..] {
+            [member] => format!("member {member}{text}"),
+            _ => format!("members {}{text}", members.join(", ")),
+        });
+        let parts: Vec<String> = ends.chain(self.broken.iter().cloned()).collect();
         if parts.is_empty() {
             "every member succeeded".to_owned()
         } else {
             parts.join("; ")
         }
+    }
+
+    /// Whether all that failed were stopped by others.
+    fn all_aborted(&self) -> bool {
+        let stopped =
+            |ended: &Ended| matches!(ended, Ended::Returned(Ok(()) | Err(PluginError { kind: Aborted, .. })));
+        self.ended.iter().all(stopped)
+    }
+
+    /// Whether a member hangs while it waits for no other.
+    pub(super) fn culprits(&self) -> bool {
+        self.records.iter().any(Record::hangs)
     }
 }
 

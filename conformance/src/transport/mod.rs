@@ -31,9 +31,9 @@ mod stage;
 
 pub use file_system::TinyFileSystem;
 
-use crate::{Check, Report};
-use limited::{Hung, Limited};
-use scr_plugin_api::Transport;
+use crate::{running, Check, Report};
+use limited::{Faults, Limited};
+use scr_plugin_api::{held, Transport};
 use stage::Stage;
 use std::io;
 use std::path::Path;
@@ -75,17 +75,30 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
 
 /// Puts a transport through all rules. After a call that does not return no more is tried.
 pub fn run(subject: &Subject<'_>) -> Report {
-    let (hung, limit) = (Hung::default(), subject.call);
+    let (faults, limit) = (Arc::<Faults>::default(), subject.call);
     let make = || -> Box<dyn Transport> {
-        Box::new(Limited { transport: (subject.make)().into(), limit, hung: Arc::clone(&hung) })
+        Box::new(Limited { transport: (subject.make)().into(), limit, faults: Arc::clone(&faults) })
     };
     let subject = Subject { make: &make, ..*subject };
-    let try_case = |case: &Case| match hung.load(Ordering::Relaxed) {
-        true => case.check(Err(NOT_TRIED.to_owned()), "let the call before return"),
-        false => case.run(&subject),
+    let try_case = |case: &Case| {
+        if faults.hung.load(Ordering::Relaxed) {
+            return case.check(Err(NOT_TRIED.to_owned()), "let the call before return");
+        }
+        running::begin_check(case.name);
+        let check = case.run(&subject);
+        match held(&faults.panic).take() {
+            // Also where an error was wanted: this is none.
+            Some(panic) => case.check(Err(panic), running::PANICS),
+            None if faults.hung.load(Ordering::Relaxed) => Check { cure: Some(HANGS.to_owned()), ..check },
+            None => check,
+        }
     };
     Report { checks: all().map(try_case).collect() }
 }
+
+const HANGS: &str =
+    "Look for a loop, a lock or a thread of the transport that never ends. Only `wait` may take as long as \
+                     the copies do.";
 
 const NOT_TRIED: &str = "it was not tried, as a call before has not returned";
 

@@ -1,5 +1,5 @@
 //! A plugin that does what its options say: it panics in the method named by `PANIC`, or ends the process there with exit
-//! code 0 if `exit-` comes before the name, and never returns if that is `hang-`. With `promise-all` it promises to survive the
+//! code 0 if `exit-` comes before the name, or by `abort-`, and never returns if that is `hang-`. With `promise-all` it promises to survive the
 //! loss of all members, and with `any-length` it asks for more redundancy than there can be.
 
 use scr_plugin_api::{
@@ -22,6 +22,9 @@ impl Obedient {
         assert!(self.panic != method, "asked to panic in {method}");
         if self.panic.strip_prefix("exit-") == Some(method) {
             std::process::exit(0);
+        }
+        if self.panic.strip_prefix("abort-") == Some(method) {
+            std::process::abort();
         }
         while self.panic.strip_prefix("hang-") == Some(method) {
             std::thread::park();

@@ -10,10 +10,12 @@ use scr_conformance::Report;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind, PluginLoadError};
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
 pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     if args.here {
+        scr_conformance::note_in(std::io::stdin().as_fd().try_clone_to_owned()?.into());
         let outcome = examine(args).map_err(|error| format!("{error:#}"));
         print_answer(&outcome)?;
         return Ok(Answer::from(outcome.is_ok_and(|report| report.passed())));

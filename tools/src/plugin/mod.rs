@@ -11,13 +11,14 @@ mod list;
 mod new;
 
 use crate::machine::process;
+use crate::output::print_to_stderr;
 use crate::prelude::*;
 use clap::Subcommand;
 use scr_core::plugin::{PluginHost, PluginKind};
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 /// The questions about plugins.
 #[derive(Subcommand)]
@@ -160,19 +161,35 @@ fn ask<T: DeserializeOwned>(
     limit: Option<Duration>,
 ) -> Result<Result<T, String>> {
     // A file and not a pipe: a child that prints a lot waits for nobody, and nobody waits for a child of it that goes on.
-    let mut output = process::file_for_output()?;
+    let (mut output, mut errors) = (process::file_for_output()?, process::file_for_output()?);
+    // It notes there what it is about.
+    let mut notes = process::file_for_output()?;
     let mut command = std::process::Command::new(environment::program()?);
-    command.arg("plugin").args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?);
+    command.arg("plugin").args(arguments).env("RUST_BACKTRACE", "0");
+    command.stdin(notes.try_clone()?).stdout(output.try_clone()?).stderr(errors.try_clone()?);
     let mut child = command.spawn().context("cannot start a process to load the library in")?;
     let status = match limit {
         Some(limit) => process::wait(&mut child, limit)?,
         None => Some(child.wait()?),
     };
+    show_once(&process::text(&mut errors)?);
     let Some(status) = status else {
         return Ok(Err(format!("did not end within {}", span(limit.unwrap_or_default()))));
     };
     let text = process::text(&mut output)?;
-    Ok(process::answer_in(&text).ok_or_else(|| how_it_ended(status)))
+    let notes = process::text(&mut notes)?;
+    let ended = || match notes.split_once('\0') {
+        Some((note, _)) => format!("{} {note}", how_it_ended(status)),
+        None => how_it_ended(status),
+    };
+    Ok(process::answer_in(&text).ok_or_else(ended))
+}
+
+/// Every member of every set may print the same, such as where it panics.
+fn show_once(text: &str) {
+    let mut shown = BTreeSet::new();
+    let place = |line: &str| line.find(" panicked at ").unwrap_or(0);
+    text.lines().filter(|line| shown.insert(line[place(line)..].to_owned())).for_each(print_to_stderr);
 }
 
 fn how_it_ended(status: ExitStatus) -> String {

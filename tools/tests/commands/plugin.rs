@@ -392,7 +392,7 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
 }
 
 #[test]
-fn a_plugin_that_ends_the_process_with_success_while_it_is_tried_is_a_no() {
+fn a_plugin_that_ends_the_process_while_it_is_tried_is_a_no_that_names_the_call() {
     let folder = Folder::new();
     folder.library("obedient.so", "obedient");
     for (kind, method) in [("scheme", "losses_survived"), ("transport", "wait")] {
@@ -401,9 +401,37 @@ fn a_plugin_that_ends_the_process_with_success_while_it_is_tried_is_a_no() {
             let option = format!("PANIC=exit-{method}");
             let output = folder.plugin(&[&["conformance", "o.toml", &option], json].concat());
             assert_eq!((code(&output), out(&output)), (1, String::new()), "{}", err(&output));
-            let ended = "the kit could not finish: trying o.toml ended the process with exit code 0";
-            assert!(err(&output).contains(ended), "{}", err(&output));
+            let ended = "the kit could not finish: trying o.toml ended the process with exit code 0 in";
+            assert!(
+                err(&output).contains(&format!("{ended} {method}, while it tried `")),
+                "{}",
+                err(&output)
+            );
         }
+    }
+    folder.write("o.toml", manifest("TRY", "scheme", "obedient.so"));
+    let output = folder.plugin(&["conformance", "o.toml", "PANIC=abort-rebuild"]);
+    let ended =
+        "o.toml ended the process with signal 6 in rebuild of member 0 of 1, while it tried `set of one: ";
+    assert!(code(&output) == 1 && err(&output).contains(ended), "{}", err(&output));
+}
+
+#[test]
+fn a_panic_is_said_once_with_its_place_and_what_helps() {
+    let folder = Folder::new();
+    folder.library("obedient.so", "obedient");
+    for (kind, method) in [("scheme", "protect"), ("transport", "start")] {
+        folder.write("o.toml", manifest("TRY", kind, "obedient.so"));
+        let mut command = scr(&folder.path());
+        let option = format!("PANIC={method}");
+        command.env("RUST_BACKTRACE", "1").args(["plugin", "conformance", "o.toml", &option]);
+        let output = command.output().unwrap();
+        let (said, shown) = (out(&output), err(&output));
+        assert!(said.contains(&format!("panicked: asked to panic in {method}\n")), "{said}");
+        assert!(said.contains("to fix it: Return a `PluginError` where the plugin panics"), "{said}");
+        assert!(!said.contains("members 0, 1, 2: "), "{said}");
+        assert_eq!(shown.matches(" panicked at ").count(), 1, "{shown}");
+        assert!(!shown.contains("stack backtrace"), "{shown}");
     }
 }
 
@@ -413,8 +441,8 @@ fn a_call_that_never_returns_is_named_and_a_no() {
     folder.library("obedient.so", "obedient");
     for (kind, method, words) in [
         ("scheme", "new", "making one with its options has not returned within 1 s"),
-        ("scheme", "losses_survived", "it did not return"),
-        ("scheme", "protect", "did not return"),
+        ("scheme", "losses_survived", "`losses_survived' did not return"),
+        ("scheme", "protect", "member 0 did not return, and hangs in protect itself"),
         ("transport", "start", "start has not returned within 1 s"),
         ("transport", "wait", "wait has not returned within 1 s"),
     ] {
