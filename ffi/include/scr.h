@@ -128,7 +128,8 @@ const char* SCR_Last_error(void);
 
 #endif /* SCR_H */
 
-/* Include mpi.h before this header to get what follows. */
+/* ---- Communicators: include mpi.h before this header ---- */
+
 #if defined(MPI_VERSION) && !defined(SCR_H_COMM)
 #define SCR_H_COMM
 

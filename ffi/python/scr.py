@@ -40,6 +40,9 @@ __all__ = [
     "start_output", "start_restart", "version",
 ]
 
+#: Version of this module; ``version`` returns that of the library.
+__version__ = "1.0.0"
+
 #: Properties of a dataset, to be combined with ``|``.
 FLAG_NONE = 0
 FLAG_CHECKPOINT = 1  #: the job can restart from it

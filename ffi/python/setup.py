@@ -14,6 +14,11 @@ SCRATCH = tempfile.TemporaryDirectory()
 class BuildWithTree(build_py):
     def run(self):
         super().run()
+        # A module in a folder of its own, since only there a mark says that it has types.
+        folder = pathlib.Path(self.build_lib, "scr")
+        folder.mkdir()
+        pathlib.Path(self.build_lib, "scr.py").rename(folder / "__init__.py")
+        (folder / "py.typed").touch()
         # The tree that this file lies in. Older versions of pip copy the file away from there before they build.
         trees = [*map(str, pathlib.Path(__file__).resolve().parents)][3:4] + [os.environ.get("SCR_DIR")]
         for tree in filter(None, trees):

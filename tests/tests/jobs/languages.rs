@@ -133,10 +133,11 @@ on_any_mpi! {
             let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--target"];
             compile(Command::new(&python).args(pip).arg(&site).arg(source).env("SCR_DIR", tree));
             let mut asked = Command::new(&python);
-            asked.args(["-c", "from mpi4py import MPI; import scr; print(scr.__file__, scr.version())"]);
+            asked.args(["-c", "from mpi4py import MPI; import scr; print(scr.__file__, scr.version() == 'v' + scr.__version__)"]);
             let output = asked.env("PYTHONPATH", &site).env_remove("SCR_DIR").output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(said.starts_with(&site.display().to_string()) && said.trim_end().ends_with(" v1.0.0"), "{output:?}");
+            assert!(said.starts_with(&site.display().to_string()) && said.trim_end().ends_with(" True"), "{output:?}");
+            assert!(site.join("scr/py.typed").is_file(), "checkers of types look for it");
         };
         let files = || {
             let mut names: Vec<_> = std::fs::read_dir(&module).unwrap().map(|file| file.unwrap().file_name()).collect();

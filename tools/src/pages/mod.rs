@@ -2,8 +2,10 @@
 //!
 //! They are made from the data of the command itself, its arguments and the table of parameters, and from `sections.toml`.
 //!
+//! - `calls`: the C interface, made from `scr.h`
 //! - `completions`: values and classic names in completions
 
+mod calls;
 pub(crate) mod completions;
 
 use crate::classic;
@@ -34,6 +36,11 @@ pub(crate) fn run(args: &PagesArgs) -> Result<Answer> {
     for (name, subcommand) in &classic {
         // Each has its subcommand's page.
         write(&commands, &format!("{name}.1"), format!(".so man1/scr-{subcommand}.1\n").as_bytes())?;
+    }
+    let header = args.dir.join("include/scr.h");
+    let header = fs::read_to_string(&header).or_cannot("read", &header)?;
+    for (name, page) in calls::pages(&header) {
+        write(&args.dir.join("share/man/man3"), &format!("{name}.3"), page.as_bytes())?;
     }
     write(&formats, "scr.conf.5", &settings_page(&texts).into_bytes())?;
     write_completions(&mut visible(&command), &args.dir.join("share"), &classic)?;

@@ -16,6 +16,7 @@ fn with_pages() -> Installation {
     for classic in ["scr_flush_file", "scr_index", "scr_srun"] {
         symlink("scr", scr.path("bin").join(classic)).expect("a link");
     }
+    scr.write("include/scr.h", include_str!("../../../ffi/include/scr.h"));
     let written = scr.in_prefix(&["pages"]).arg(scr.path("")).output().expect("the command starts");
     assert!(written.status.success() && written.stdout.is_empty(), "{written:?}");
     scr
@@ -62,6 +63,26 @@ fn a_classic_name_leads_to_the_page_of_its_subcommand() {
 }
 
 #[test]
+fn every_call_of_the_c_interface_has_a_page_with_what_the_header_says() {
+    let scr = with_pages();
+    let header = include_str!("../../../ffi/include/scr.h");
+    let lines =
+        header.lines().filter_map(|line| line.strip_suffix(';').filter(|line| !line.starts_with('#')));
+    let calls: Vec<_> = lines.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next()).collect();
+    assert!(calls.len() > 20 && calls.contains(&"SCR_Recover"), "{calls:?}");
+    for call in calls {
+        let page = text(&scr, &format!("man/man3/{call}.3"));
+        let page =
+            page.strip_prefix(".so ").map_or(page.clone(), |to| text(&scr, &format!("man/{}", to.trim())));
+        assert!(page.contains(&format!("{call}(")), "{call}: {page}");
+    }
+    let page = text(&scr, "man/man3/SCR_Need_checkpoint.3");
+    assert!(page.contains("Sets flag to 1 if it is time for a checkpoint, otherwise to 0."), "{page}");
+    assert!(page.contains("\\fBSCR_ERR_STATE (2)\\fR\nthe call is not legal now"), "{page}");
+    assert!(page.contains(".SH NOTES\nCall SCR_Init or SCR_Init_comm after MPI_Init"), "{page}");
+}
+
+#[test]
 fn the_page_of_the_settings_names_every_parameter() {
     let page = text(&with_pages(), "man/man5/scr.conf.5");
     for info in TABLE {
@@ -72,7 +93,7 @@ fn the_page_of_the_settings_names_every_parameter() {
 #[test]
 fn the_pages_are_well_formed() {
     let scr = with_pages();
-    let folders = ["share/man/man1", "share/man/man5"].map(|folder| scr.path(folder));
+    let folders = ["share/man/man1", "share/man/man3", "share/man/man5"].map(|folder| scr.path(folder));
     let pages = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("pages").flatten());
     let pages: Vec<_> = pages.map(|entry| entry.path()).collect();
     for page in pages.iter().map(|page| fs::read_to_string(page).expect("text")) {
