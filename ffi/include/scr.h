@@ -3,7 +3,7 @@
  * Call SCR_Init or SCR_Init_comm after MPI_Init, and SCR_Finalize before MPI_Finalize. Between the two, every call is
  * collective over MPI_COMM_WORLD or the communicator given. Local are SCR_Route_file, SCR_Restart_ranks, SCR_Restart_files,
  * SCR_Restart_file, SCR_Get_version, SCR_Last_error and the queries of SCR_Config. No call ends the application unless the
- * user asked for it (SCR_HALT_EXIT=1). A failed call prints one line on standard error, returns one of the codes below, and
+ * user asked for it (SCR_HALT_EXIT=1). A failed call prints one line on standard error, returns one of the codes, and
  * sets its output flag to 0. After a failed SCR_Init, calls print nothing.
  */
 #ifndef SCR_H
@@ -45,7 +45,8 @@ extern "C" {
 
 /* ---- Start and end ---- */
 
-/* For all processes. After SCR_Finalize, another call begins another session. The end of this file has SCR_Init_comm. */
+/* For all processes. After SCR_Finalize, another call begins another session. SCR_Init_comm does the same for some
+ * processes only. */
 int SCR_Init(void);
 int SCR_Finalize(void);
 
