@@ -29,22 +29,22 @@ pub(super) type Listener = Handle<TcpListener>;
 /// # Errors
 /// All of the ports are taken, or what the system reports.
 pub fn listen(ip: IpAddr, ports: Option<&Ports>) -> io::Result<(TcpListener, SocketAddr)> {
-    let (first, count) = ports.map_or((0, 1), |ports| (*ports.start(), ports.len()));
-    // Processes that begin at once do not all try the same ones.
-    let start = std::process::id() as usize % count;
-    let mut tried = (0..count)
-        .map(|turn| first + ((start + turn) % count) as u16)
-        .map(|port| above_standard(|| TcpListener::bind((ip, port))));
-    let is_taken =
-        |bound: &io::Result<_>| bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
-    let listener = tried.find(|bound| !is_taken(bound)).unwrap_or_else(|| {
-        let (from, to) = ports.map_or((0, 0), |ports| (*ports.start(), *ports.end()));
-        Err(io::Error::other(format!(
-            "all ports of SCR_TCP_PORTS={from}-{to} are taken on this node; allow more of them"
-        )))
-    })?;
+    let bind = |port| above_standard(|| TcpListener::bind((ip, port)));
+    let listener = ports.map_or_else(|| bind(0), |ports| first_free(ports, bind))?;
     let address = listener.local_addr()?;
     Ok((listener, address))
+}
+
+/// Tries the ports until one is not taken.
+fn first_free<T>(ports: &Ports, bind: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
+    let (from, to, count) = (*ports.start(), *ports.end(), ports.len());
+    // Processes that begin at once do not all try the same ones.
+    let start = std::process::id() as usize % count;
+    let mut tried = ports.clone().cycle().skip(start).take(count).map(bind);
+    let is_taken =
+        |bound: &io::Result<T>| bound.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+    let what = format!("all ports of SCR_TCP_PORTS={from}-{to} are taken on this node; allow more of them");
+    tried.find(|bound| !is_taken(bound)).unwrap_or_else(|| Err(io::Error::other(what)))
 }
 
 /// Takes a connection that somebody has made.
