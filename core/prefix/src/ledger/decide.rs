@@ -237,7 +237,8 @@ impl Decision<'_> {
 
     fn drop(&self, which: Dropping<'_>, run: u64) -> Verdict {
         let index = self.ledger.index();
-        let meant: Vec<IndexEntry> = index.entries().into_iter().filter(|entry| which.means(entry)).collect();
+        let (meant, others): (Vec<IndexEntry>, Vec<IndexEntry>) =
+            index.entries().into_iter().partition(|entry| which.means(entry));
         let by_name = !matches!(which, Dropping::CheckpointsAfter(_));
         for entry in meant.iter().filter(|_| by_name) {
             if self.facts.is_read(entry, run) {
@@ -254,8 +255,7 @@ impl Decision<'_> {
             withdrawn.map(|entry| Event::Withdrawn { seq: entry.seq(), why: Withdrawal::Removed });
         let ids: Vec<u64> = meant.iter().rev().map(|entry| entry.id).collect();
         // It may lead to a dataset that is not listed, or to one that keeps it.
-        let is_kept =
-            |name: &[u8]| index.entries().iter().any(|entry| entry.name == name && !which.means(entry));
+        let is_kept = |name: &[u8]| others.iter().any(|entry| entry.name == name);
         let is_there = |name: &[u8]| index.id_of(name).is_some() || !ids.is_empty();
         let name = which.name().filter(|name| is_there(name) && !is_kept(name));
         commit(withdrawn.chain(left(index, &ids, name)))
