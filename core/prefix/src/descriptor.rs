@@ -1,6 +1,7 @@
 //! The descriptor of a dataset in the index, in summaries, in the flush file and in cache.
 
 use super::fields::{as_text, flag, set_flag, set_or_remove, set_text};
+use super::Withdrawal;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,13 @@ impl DatasetDescriptor {
     /// Whether it is a checkpoint, and not output that the user wants kept besides.
     pub fn is_only_checkpoint(&self) -> bool {
         self.checkpoint && !self.output
+    }
+
+    /// What it means that somebody has gone back over it. Output has to arrive all the same, and output that is no checkpoint stays
+    /// as it is.
+    pub fn if_gone_back_over(&self) -> Option<Withdrawal> {
+        let why = if self.output { Withdrawal::Refused } else { Withdrawal::Removed };
+        self.checkpoint.then_some(why)
     }
 
     /// Whether a dataset that has the same number is this one. Two may have been given one number, and even one name.

@@ -338,7 +338,8 @@ impl Ids {
 pub enum Withdrawal {
     /// It was dropped or deleted: what cache has of it leaves.
     Removed,
-    /// The application could not restart from it: it may leave once a newer one counts.
+    /// The application could not restart from it, or somebody has gone back over it and it is output: it may leave once a newer one
+    /// counts.
     Refused,
 }
 
@@ -362,11 +363,12 @@ pub struct Withdrawn(#[serde(with = "packed")] pub KvTree);
 impl Withdrawn {
     /// Whether a dataset is one, and why.
     pub fn of(&self, dataset: &DatasetDescriptor) -> Option<Withdrawal> {
-        self.why(dataset.seq(), &dataset.name, dataset.is_only_checkpoint())
+        self.why(dataset.seq(), &dataset.name, dataset.if_gone_back_over())
     }
 
-    /// The same for the one of this name at this place. Output is not given up where somebody goes back.
-    pub fn why(&self, seq: Seq, name: &[u8], is_only_checkpoint: bool) -> Option<Withdrawal> {
+    /// The same for the one of this name at this place, of which [`over`](DatasetDescriptor::if_gone_back_over) is true where
+    /// somebody has gone back over it.
+    pub fn why(&self, seq: Seq, name: &[u8], over: Option<Withdrawal>) -> Option<Withdrawal> {
         let Self(tree) = self;
         let of_run = tree.get(seq.run.to_string());
         let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
@@ -377,8 +379,9 @@ impl Withdrawn {
         }
         let before = tree.get(NAME).and_then(|names| names.get(name)).and_then(Self::place);
         let is_older = before.is_some_and(|before| seq < before);
-        let is_between = || is_only_checkpoint && Self::between(tree).iter().any(|between| between.has(seq));
-        let named = named.or_else(|| (is_older || is_between()).then_some(Withdrawal::Removed));
+        let is_between = |_: &Withdrawal| Self::between(tree).iter().any(|between| between.has(seq));
+        let named =
+            named.or_else(|| is_older.then_some(Withdrawal::Removed)).or_else(|| over.filter(is_between));
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
     }
 

@@ -134,7 +134,9 @@ impl PrefixState {
     pub(crate) fn report_failed_above(&self, job: &Job, loaded: Option<Seq>) {
         let is_it = |known: &&Known| {
             let is_failed = known.checkpoint && known.failed && !known.superseded;
-            is_failed && Some(known.seq) > loaded && self.withdrawn_at(known.seq, &known.name, true).is_none()
+            is_failed
+                && Some(known.seq) > loaded
+                && self.withdrawn_at(known.seq, &known.name, Some(Withdrawal::Removed)).is_none()
         };
         if let Some(Known { seq, name, .. }) =
             self.complete.iter().filter(is_it).max_by_key(|known| known.seq)
@@ -167,13 +169,13 @@ impl PrefixState {
     /// Why the dataset at this place is not to come back from cache, if so. One that is listed, and did not fail, has been listed
     /// again since.
     pub(crate) fn withdrawn(&self, dataset: &DatasetDescriptor) -> Option<Withdrawal> {
-        self.withdrawn_at(dataset.seq(), &dataset.name, dataset.is_only_checkpoint())
+        self.withdrawn_at(dataset.seq(), &dataset.name, dataset.if_gone_back_over())
     }
 
     /// The same for the one of this name at this place.
-    pub(crate) fn withdrawn_at(&self, seq: Seq, name: &[u8], is_only_checkpoint: bool) -> Option<Withdrawal> {
+    pub(crate) fn withdrawn_at(&self, seq: Seq, name: &[u8], over: Option<Withdrawal>) -> Option<Withdrawal> {
         let is_it = |known: &Known| known.seq == seq && !known.failed && !known.superseded;
-        self.withdrawn.why(seq, name, is_only_checkpoint).filter(|_| !self.complete.iter().any(is_it))
+        self.withdrawn.why(seq, name, over).filter(|_| !self.complete.iter().any(is_it))
     }
 
     /// Whether no run can flush the dataset at this place any more, for a newer one that is complete there.

@@ -193,7 +193,9 @@ impl<'a> Builder<'a> {
         let Some(why) = withdrawn.of(&dataset) else { return Ok(None) };
         let what = match why {
             Withdrawal::Removed => "was dropped, deleted or gone back over",
-            Withdrawal::Refused => "is one that the application could not restart from",
+            Withdrawal::Refused => {
+                "is one that the application could not restart from, or that somebody went back over"
+            }
         };
         let name = String::from_utf8_lossy(&dataset.name);
         Ok(Some(format!(
@@ -307,12 +309,13 @@ impl<'a> Builder<'a> {
         time: &str,
         has_copies: bool,
     ) -> Result<Option<String>, BuildError> {
-        let is_only_checkpoint = entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint);
+        let over = entry.dataset.as_ref().and_then(DatasetDescriptor::if_gone_back_over);
         let withdrawn = self.ledger().numbers()?.withdrawn();
-        let (why, cure) = match withdrawn.why(entry.seq(), &entry.name, is_only_checkpoint) {
-            Some(Withdrawal::Refused) => {
-                ("as the application could not restart from it".to_owned(), TO_TRY_AGAIN)
-            }
+        let (why, cure) = match withdrawn.why(entry.seq(), &entry.name, over) {
+            Some(Withdrawal::Refused) => (
+                "as the application could not restart from it, or somebody went back over it".to_owned(),
+                TO_TRY_AGAIN,
+            ),
             Some(Withdrawal::Removed) => ("and was dropped".to_owned(), TO_TRY_AGAIN),
             None if has_copies => return Ok(None),
             None => match self.damage(entry)? {

@@ -214,8 +214,9 @@ impl Session {
         in_prefix.is_any_left = found.is_any_left;
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.withdraw(&in_prefix)?;
-        let is_wanted =
-            |(seq, name): &(Seq, String)| in_prefix.withdrawn_at(*seq, name.as_bytes(), true).is_none();
+        let is_wanted = |(seq, name): &(Seq, String)| {
+            in_prefix.withdrawn_at(*seq, name.as_bytes(), Some(Withdrawal::Removed)).is_none()
+        };
         let not_tried = std::mem::take(&mut found.not_tried).into_iter().filter(is_wanted);
         not_tried.for_each(|(_, name)| self.restart.add_unread(name));
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(CachedDataset::seq);

@@ -337,7 +337,7 @@ impl Decision<'_> {
     /// Why a copy of it in a cache does not count.
     fn withdrawal(&self, dataset: &DatasetDescriptor) -> Option<Withdrawal> {
         let seq = self.ledger.index().seq_of(dataset);
-        self.ledger.withdrawn().why(seq, &dataset.name, dataset.is_only_checkpoint())
+        self.ledger.withdrawn().why(seq, &dataset.name, dataset.if_gone_back_over())
     }
 }
 

@@ -14,6 +14,9 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+/// What it means for a checkpoint that is no output that somebody has gone back over it.
+const OVER: Option<Withdrawal> = Some(Withdrawal::Removed);
+
 fn begin(prefix: &Prefix, seen: u64) -> RunId {
     LedgerDir::new(&RealFiles, prefix).begin_run(seen).unwrap().0
 }
@@ -159,7 +162,7 @@ fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
         }
     };
     let withdrawn = || LedgerDir::new(&RealFiles, &prefix).load().unwrap().withdrawn();
-    let why = |seq| withdrawn().why(seq, b"", true);
+    let why = |seq| withdrawn().why(seq, b"", OVER);
     let (own, earlier) = (Seq { run: 2, id: 1 }, Seq { run: 1, id: 1 });
     record(&[earlier], Withdrawal::Refused);
     assert_eq!((why(own), why(earlier)), (None, Some(Withdrawal::Refused)));
@@ -169,11 +172,11 @@ fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
     many.chunks(500).for_each(|some| record(some, Withdrawal::Removed));
     let all = withdrawn();
     assert!(Withdrawn::named(&all.0).len() <= MOST_WITHDRAWN);
-    assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, b"", true).is_some()));
+    assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, b"", OVER).is_some()));
     let newest = Seq { run: 52, id: 9997 };
-    assert_eq!(all.why(newest, b"", true), None, "it was not withdrawn, and few are newer");
+    assert_eq!(all.why(newest, b"", OVER), None, "it was not withdrawn, and few are newer");
     assert_eq!(
-        all.why(Seq { run: 3, id: 7 }, b"", true),
+        all.why(Seq { run: 3, id: 7 }, b"", OVER),
         Some(Withdrawal::Refused),
         "it is older than what is forgotten"
     );
@@ -193,18 +196,18 @@ fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
     };
     // The run knew an old one only, as it had gone back over a newer one.
     let known = drop_before(6, b"c", seq(4, 9));
-    assert_eq!(known.why(seq(5, 2), b"c", false), Some(Withdrawal::Removed));
-    assert_eq!(known.why(seq(6, 1), b"c", false), None, "the run may write one");
+    assert_eq!(known.why(seq(5, 2), b"c", None), Some(Withdrawal::Removed));
+    assert_eq!(known.why(seq(6, 1), b"c", None), None, "the run may write one");
     let mut drop_named = |name: &[u8], seq| drop_before(0, name, seq);
     drop_named(b"a", seq(4, 9));
     let known = drop_named(b"a", seq(4, 7));
-    assert_eq!([seq(1, 3), seq(4, 8)].map(|seq| known.why(seq, b"a", false)), [Some(Withdrawal::Removed); 2]);
+    assert_eq!([seq(1, 3), seq(4, 8)].map(|seq| known.why(seq, b"a", None)), [Some(Withdrawal::Removed); 2]);
     let others = [(seq(4, 10), b"a"), (seq(5, 2), b"a"), (seq(1, 3), b"b")];
-    assert_eq!(others.map(|(seq, name)| known.why(seq, name, false)), [None; 3]);
+    assert_eq!(others.map(|(seq, name)| known.why(seq, name, None)), [None; 3]);
     (10..5000).for_each(|id| _ = drop_named(format!("ckpt.{id}").as_bytes(), seq(5, id)));
     let known = drop_named(b"last", seq(6, 5000));
-    assert_eq!(known.why(seq(5, 4999), b"last", false), Some(Withdrawal::Removed));
-    assert!(known.why(seq(1, 3), b"a", false).is_some(), "it is older than what is forgotten");
+    assert_eq!(known.why(seq(5, 4999), b"last", None), Some(Withdrawal::Removed));
+    assert!(known.why(seq(1, 3), b"a", None).is_some(), "it is older than what is forgotten");
     assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
 }
 
@@ -220,8 +223,8 @@ fn what_a_run_deletes_of_its_own_makes_nothing_else_count_less() {
         events.iter().for_each(|event| ledger.apply(event));
     }
     let known = ledger.withdrawn();
-    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"other", true), None);
-    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"ckpt.4999", true), Some(Withdrawal::Removed));
+    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"other", OVER), None);
+    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"ckpt.4999", OVER), Some(Withdrawal::Removed));
     assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
 }
 
@@ -235,11 +238,13 @@ fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limite
         LedgerDir::new(&RealFiles, &prefix).transact(&over).unwrap();
     };
     let withdrawn = || LedgerDir::new(&RealFiles, &prefix).load().unwrap().withdrawn();
-    let why = |seq| withdrawn().why(seq, b"", true);
+    let why = |seq| withdrawn().why(seq, b"", OVER);
     go_back(seq(1, 2), seq(2, 5));
     assert_eq!([seq(1, 2), seq(2, 5)].map(why), [None; 2], "the one gone back to, and the next one");
     assert_eq!([seq(1, 3), seq(2, 4)].map(why), [Some(Withdrawal::Removed); 2]);
-    assert_eq!(withdrawn().why(seq(1, 3), b"", false), None, "output is not given up");
+    let output = |over| withdrawn().why(seq(1, 3), b"", over);
+    assert_eq!(output(None), None, "output is not given up");
+    assert_eq!(output(Some(Withdrawal::Refused)), Some(Withdrawal::Refused), "but no run restarts from it");
     go_back(seq(1, 2), seq(4, 9));
     go_back(seq(1, 1), seq(3, 7));
     assert_eq!(Withdrawn::between(&withdrawn().0).len(), 2, "one of them was more than the first");

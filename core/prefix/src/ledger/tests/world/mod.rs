@@ -763,7 +763,7 @@ fn says(ledger: &Ledger, datasets: &[DatasetDescriptor]) -> Says {
         entries.iter().map(|entry| entry.as_ref().is_some_and(is_it)).collect()
     };
     let is_withdrawn = |dataset: &DatasetDescriptor| {
-        withdrawn.why(index.seq_of(dataset), &dataset.name, dataset.is_only_checkpoint()).is_some()
+        withdrawn.why(index.seq_of(dataset), &dataset.name, dataset.if_gone_back_over()).is_some()
     };
     Says {
         counts: each(&|entry| entry.is_valid()),
