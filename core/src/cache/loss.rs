@@ -73,7 +73,10 @@ pub(crate) enum Flaw {
         is_late: bool,
     },
     /// It was written to later.
-    #[error("{} was changed after the dataset was complete", path.display())]
+    #[error(
+        "{}{LATE}, as its time tells, and has no checksum that proves its bytes (SCR_CRC_ON_COPY=1 takes one)",
+        path.display()
+    )]
     Changed {
         /// Which file.
         path: PathBuf,
@@ -87,12 +90,11 @@ pub(crate) enum Flaw {
 }
 
 /// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
-/// length that its record gives. A local part has no redundancy yet, and its files no checksums: one that was written to since
-/// counts as lost.
+/// length that its record gives. A file without a checksum that was written to since counts as lost.
 pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let flaw = |file: &FileRecord| {
         let path = place.file(record, file);
-        let found = match record.is_known_by_time(file) {
+        let found = match file.is_known_by_time() {
             true => expect_unchanged(files, &path, file),
             false => expect_file(files, &path, file.bytes, Some(file.mtime)).map(drop),
         };
@@ -166,7 +168,8 @@ const LATE: &str = " was written to after SCR_Complete_output";
 pub(crate) enum Late {
     /// It has other bytes, or another length.
     Written(PathBuf),
-    /// It has another time, and there is no checksum to compare its bytes with. Some file systems set times after a close.
+    /// It lies in place, has another time, and there is no checksum to compare its bytes with. Some file systems set times after
+    /// a close.
     Touched(PathBuf),
 }
 
@@ -181,8 +184,8 @@ pub(crate) fn written_late(
         let path = place.file(record, file);
         let flaw = expect_unchanged(files, &path, file).err()?;
         match (flaw, file.crc) {
-            (Flaw::Changed { .. }, None) => Some(Late::Touched(path)),
-            (Flaw::Length { .. }, None) => Some(Late::Written(path)),
+            (Flaw::Changed { .. }, None) if record.protection.bypass => Some(Late::Touched(path)),
+            (Flaw::Changed { .. } | Flaw::Length { .. }, None) => Some(Late::Written(path)),
             (Flaw::Changed { .. } | Flaw::Length { .. }, crc) => {
                 let same = expect_bytes(files, &path, file.bytes, crc, block_bytes);
                 matches!(same, Err(FileError::Size { .. } | FileError::Checksum { .. }))

@@ -105,6 +105,13 @@ pub struct FileRecord {
     pub crc: Option<u32>,
 }
 
+impl FileRecord {
+    /// Whether only its time shows that nobody has written to it since the dataset was complete: it has no checksum.
+    pub(crate) fn is_known_by_time(&self) -> bool {
+        self.crc.is_none() && self.mtime != (0, 0)
+    }
+}
+
 /// A rank's redundancy file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedundancyRecord {
@@ -120,12 +127,6 @@ pub(crate) fn of_other_size(label: &str, found: impl Display, expected: u32) -> 
 }
 
 impl RankRecord {
-    /// Whether only the time of a file shows that nobody has written to it since the dataset was complete: there is no checksum,
-    /// as it lies in place, or is local.
-    pub(crate) fn is_known_by_time(&self, file: &FileRecord) -> bool {
-        file.crc.is_none() && (self.protection.bypass || self.local.is_some())
-    }
-
     /// This rank's part of a dataset that is about to begin, in a redundancy set of these ranks and nodes.
     pub(crate) fn begun(
         job: &Job,

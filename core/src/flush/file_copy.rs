@@ -197,6 +197,11 @@ fn check(
             false => error,
         }
     })?;
+    if copy.file.is_known_by_time()
+        && files.status(&copy.file.source).is_ok_and(|now| now.mtime != copy.file.mtime)
+    {
+        return Err(FileError::WrittenLate { path: copy.file.source.clone() }.into());
+    }
     copy.crc = found;
     if options.metadata {
         apply_metadata(files, copy, status, options.owner)?;

@@ -219,7 +219,7 @@ fn set_attributes(files: &dyn Files, part: &Moving) -> Result<Vec<(i64, u32)>, F
         let path = part.part.file(&record.name);
         let file = files.open(&path, How::Read).at("open", &path)?;
         file.set_mode(record.mode & 0o777).at("set the permissions of", &path)?;
-        if !part.record.is_known_by_time(record) {
+        if !record.is_known_by_time() {
             return Ok(record.mtime);
         }
         file.set_times(record.mtime, record.mtime).at("set the times of", &path)?;

@@ -186,7 +186,7 @@ impl Copier<'_> {
             folders.extend(target.parent().map(Path::to_owned));
             let (mode, mtime) = (file.mode & 0o777, file.mtime);
             // If it was written to since, it counts as lost, as at a restart.
-            let unchanged = record.is_known_by_time(file);
+            let unchanged = file.is_known_by_time();
             let wanted = Wanted { bytes: file.bytes, crc: file.crc, mode, mtime, unchanged };
             let came = match self.is_overwritten(&record, &file.name) {
                 Ok(true) => Err(FileError::Changed { path: source }),

@@ -136,7 +136,10 @@ fn a_restart_uses_the_whole_one_of_two_copies_of_a_part() {
         std::fs::create_dir(to.join("r1")).unwrap();
         std::fs::copy(from.join(".scr/filemap_1"), to.join(".scr/filemap_1")).unwrap();
         for file in files_below(&from.join("r1")) {
-            std::fs::copy(&file, to.join("r1").join(file.file_name().unwrap())).unwrap();
+            let copy = to.join("r1").join(file.file_name().unwrap());
+            std::fs::copy(&file, &copy).unwrap();
+            let modified = file.metadata().unwrap().modified().unwrap();
+            std::fs::File::options().write(true).open(copy).unwrap().set_modified(modified).unwrap();
         }
         std::fs::remove_file(dataset(broken).join("r1/rank_1.0")).unwrap();
         world.run(|application| application.restart(uneven)).all_gave(&Some(1));
