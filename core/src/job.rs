@@ -10,7 +10,7 @@ use scr_base::fs::{is_of_closed_file, Files, OwnedDir};
 use scr_base::message::Reporter;
 use scr_comm::collective::{agree, agree_at, all_gather, all_reduce, any, first_differing, Op};
 use scr_comm::placement::Placement;
-use scr_comm::tcp::interface::{choose, ports};
+use scr_comm::tcp::interface::choose;
 use scr_comm::tcp::Limits;
 use scr_comm::watched::Pace;
 use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, Traffic};
@@ -192,7 +192,7 @@ impl Job {
     pub(crate) fn network(&self) -> Collective<(IpAddr, Limits)> {
         let wanted = self.params.get(&param::TCP_INTERFACE);
         let ip = self.agree(choose(wanted.as_deref(), &self.env.host, self.nodes.count() == 1))?;
-        let ports = self.agree(ports(self.params.get(&param::TCP_PORTS).as_deref()))?;
+        let ports = self.params.get(&param::TCP_PORTS).map(|(first, last)| first..=last);
         Ok((ip, Limits::new(Arc::clone(&self.env.clock), LONGEST_CONNECT).with_ports(ports)))
     }
 

@@ -41,6 +41,7 @@ fn label(kind: Kind) -> &'static str {
         Kind::Name { .. } => "name",
         Kind::Path => "path",
         Kind::Paths => "paths",
+        Kind::Ports => "ports",
     }
 }
 

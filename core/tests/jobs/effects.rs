@@ -61,7 +61,7 @@ const ROWS: &[Row] = &[
     Row("SCR_ENCODE_ASYNC_BW", "1", By(BEHIND, "a_limit_holds_while_the_application_computes")),
     Row("SCR_ENCODE_ASYNC_PERCENT", "1", By(BEHIND, "a_limit_holds_while_the_application_computes")),
     Row("SCR_TCP_INTERFACE", "ib77", Here(seen::tcp_interface)),
-    Row("SCR_TCP_PORTS", "7-3", Here(seen::tcp_ports)),
+    Row("SCR_TCP_PORTS", "51234-51234", Here(seen::tcp_ports)),
     Row("SCR_FLUSH_WIDTH", "1", Here(seen::flush_width)),
     Row("SCR_FLUSH_ASYNC", "1", Here(seen::flush_async)),
     Row("SCR_FLUSH_ASYNC_BW", "1000", Here(seen::flush_async_bw)),

@@ -9,7 +9,7 @@ use crate::machine::{command_here, print_answer, Allocation, Limit, AT_ONCE};
 use crate::prelude::*;
 use scr_base::fs::RealFiles;
 use scr_base::parallel::each;
-use scr_comm::tcp::interface::{choose, ports};
+use scr_comm::tcp::interface::choose;
 use scr_comm::tcp::listen;
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpStream};
@@ -76,7 +76,7 @@ pub(super) fn print_report(env: &Env, params: &Params, (folder, count): (&Path, 
 
 fn connect(env: &Env, params: &Params, folder: &Path, count: usize) -> Result<Vec<String>> {
     let ip = choose(params.get(&param::TCP_INTERFACE).as_deref(), &env.host, false)?;
-    let ports = ports(params.get(&param::TCP_PORTS).as_deref())?;
+    let ports = params.get(&param::TCP_PORTS).map(|(first, last)| first..=last);
     let (_listener, own) = listen(ip, ports.as_ref()).with_context(|| format!("cannot listen at {ip}"))?;
     leave(folder, &own.to_string(), &params.get(&param::NODE_NAME))?;
     let nodes = wait_for(folder, count, |file| file.parse::<SocketAddr>().ok())?;

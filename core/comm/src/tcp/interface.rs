@@ -1,6 +1,5 @@
 //! The address at which other nodes reach this process: `SCR_TCP_INTERFACE`.
 
-use super::Ports;
 use crate::CommError;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -49,20 +48,6 @@ pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr
         );
         CommError::Socket { what }
     })
-}
-
-/// The ports that a text such as `50000-50999` names.
-///
-/// # Errors
-/// It names none.
-pub fn ports(wanted: Option<&str>) -> Result<Option<Ports>, CommError> {
-    let Some(wanted) = wanted else { return Ok(None) };
-    let range = wanted.split_once('-').unwrap_or((wanted, wanted));
-    let number = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
-    let found =
-        number(range.0).zip(number(range.1)).map(|(from, to)| from..=to).filter(|ports| !ports.is_empty());
-    let what = || format!("SCR_TCP_PORTS={wanted} is not a range of ports, such as 50000-50999");
-    found.map(Some).ok_or_else(|| CommError::Socket { what: what() })
 }
 
 /// The addresses of the interfaces that are up.

@@ -71,6 +71,7 @@ impl fmt::Display for Parameter {
             Value::Number(value) => write!(f, "{value:.6}"),
             Value::Text(value) => f.write_str(value),
             Value::Path(value) => value.display().fmt(f),
+            Value::Ports(first, last) => write!(f, "{first}-{last}"),
             Value::Paths(values) => {
                 let values: Vec<_> = values.iter().map(|value| value.display().to_string()).collect();
                 f.write_str(&values.join(":"))

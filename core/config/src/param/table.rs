@@ -272,7 +272,7 @@ parameters! {
     TCP_INTERFACE: Option<String> = "SCR_TCP_INTERFACE", Kind::Text, DefaultValue::Unset, Anywhere,
         "The network for threads of ranks, which protect checkpoints while the application computes, and bring back what another number \
          of ranks wrote: an interface, or a range of addresses.";
-    TCP_PORTS: Option<String> = "SCR_TCP_PORTS", Kind::Text, DefaultValue::Unset, Anywhere,
+    TCP_PORTS: Option<(u16, u16)> = "SCR_TCP_PORTS", Kind::Ports, DefaultValue::Unset, Anywhere,
         "The ports at which these threads listen, such as 50000-50999; one for each rank of a node and each of its jobs. By default \
          the system chooses.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,

@@ -51,6 +51,8 @@ pub enum Kind {
     Path,
     /// Folders, separated by colons.
     Paths,
+    /// A range of TCP ports: `50000-50999`.
+    Ports,
 }
 
 /// A value as it was read.
@@ -74,6 +76,8 @@ pub enum Value {
     Path(PathBuf),
     /// The value of [`Kind::Paths`], each absolute and normalised.
     Paths(Vec<PathBuf>),
+    /// The value of [`Kind::Ports`]: the first and the last one.
+    Ports(u16, u16),
 }
 
 /// Why a text is not a value of a kind.
@@ -110,6 +114,7 @@ impl Kind {
             Kind::Name { known } => Ok(Value::Text(name(text, known)?)),
             Kind::Path => Ok(Value::Path(normalise(&base.join(text)))),
             Kind::Paths => Ok(Value::Paths(paths(text)?)),
+            Kind::Ports => ports(text).map(|(first, last)| Ok(Value::Ports(first, last)))?,
         })
     }
 
@@ -132,6 +137,7 @@ impl Kind {
             Kind::Part => "a text without `/'",
             Kind::Path => "a path",
             Kind::Paths => "absolute paths separated by colons",
+            Kind::Ports => "a range of ports such as 50000-50999",
         };
         words.to_owned()
     }
@@ -248,6 +254,13 @@ fn paths(text: &str) -> Option<Vec<PathBuf>> {
     parts.map(|part| part.starts_with('/').then(|| normalise(Path::new(part)))).collect()
 }
 
+/// One port is a range too.
+fn ports(text: &str) -> Option<(u16, u16)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.trim().parse::<u16>().ok().filter(|&port| port > 0);
+    number(first).zip(number(last)).filter(|(first, last)| first <= last)
+}
+
 /// An absolute path without `.`, `..`, doubled or trailing slashes. Does not ask the file system, so links are not
 /// followed; `..` at the root stays at the root.
 pub fn normalise(path: &Path) -> PathBuf {
@@ -290,6 +303,7 @@ values! {
     String: Value::Text(value) => Some(value.clone());
     PathBuf: Value::Path(value) => Some(value.clone());
     Vec<PathBuf>: Value::Paths(value) => Some(value.clone());
+    (u16, u16): Value::Ports(first, last) => Some((*first, *last));
 }
 
 /// A number, or none yet: the job finds it out itself.
@@ -422,6 +436,9 @@ mod tests {
         assert_eq!(read(Kind::Paths, "/a/../b::/c/"), Ok(Value::Paths(vec!["/b".into(), "/c".into()])));
         assert!(read(Kind::Paths, "/a:plugins").is_err());
         assert!(read(Kind::Paths, ".").is_err());
+        assert_eq!(read(Kind::Ports, "50000-50999"), Ok(Value::Ports(50_000, 50_999)));
+        assert_eq!(read(Kind::Ports, "7"), Ok(Value::Ports(7, 7)));
+        assert!(["7-3", "0-5", "5-70000", "5-", ""].into_iter().all(|text| read(Kind::Ports, text).is_err()));
     }
 
     #[test]
