@@ -24,6 +24,7 @@ enum Seen {
 use Seen::{By, Here};
 
 const BEHIND: &str = "core/tests/jobs/behind.rs";
+const SETTINGS: &str = "core/config/src/param/settings.rs";
 const SCR_RUN: &str = "tools/tests/commands/run.rs";
 const DATABASE: &str = "tests/tests/jobs/database.rs";
 const TLS: &str = "plugins/mysql/tests/tls.rs";
@@ -34,6 +35,7 @@ const ROWS: &[Row] = &[
     Row("SCR_PASS_THROUGH", "1", Here(seen::pass_through)),
     Row("SCR_DEBUG", "1", Here(seen::debug)),
     Row("SCR_CONF_FILE", "{dir}/mine.conf", Here(seen::conf_file)),
+    Row("SCR_GROUPS_FILE", "{dir}/groups", By(SETTINGS, "a_file_of_groups_gives_lines_that_others_go_before")),
     Row("SCR_LOCKED", "SCR_ENABLE", Here(seen::locked)),
     Row(
         "SCR_SAFE_PREFIX",

@@ -33,10 +33,10 @@ struct Host {
 }
 
 impl Host {
-    /// Whether this takes the place of an earlier line of the same file that looks otherwise.
-    fn takes_over(&self, earlier: &Self) -> bool {
+    /// Whether an earlier line is of the same source, in which the later one counts. Of two sources the first one counts.
+    fn is_of_source_of(&self, earlier: &Self) -> bool {
         let file = |host: &Self| host.origin.place().map(|place| place.file.clone());
-        self.line != earlier.line && file(self) == file(earlier)
+        file(self) == file(earlier)
     }
 }
 
@@ -77,9 +77,11 @@ impl Groups {
             values.insert(item.key.clone(), item.value.clone());
         }
         let host = Arc::new(Host { values, line: line.value.clone(), origin: line.origin.clone() });
+        let takes = |node: &String| self.hosts.get(node).is_none_or(|earlier| host.is_of_source_of(earlier));
+        let nodes: Vec<_> = nodes.into_iter().filter(takes).collect();
         let earlier = nodes.iter().find_map(|node| Some((node, self.hosts.get(node)?)));
         // A name that stands twice in a file is reported there.
-        if let Some((node, earlier)) = earlier.filter(|(_, earlier)| host.takes_over(earlier)) {
+        if let Some((node, earlier)) = earlier.filter(|(_, earlier)| earlier.line != host.line) {
             let message = format!(
                 "GROUPS={} has {node}, which GROUPS={} has as well; the later line counts, with all its groups",
                 host.line, earlier.line

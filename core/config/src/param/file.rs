@@ -133,8 +133,52 @@ pub(super) fn load(
     origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Option<Status>)> {
+    load_as(<[u8]>::to_vec, files, path, origin, problems)
+}
+
+/// The `GROUPS` lines of a file of groups, one line of it for each.
+pub(super) fn load_groups(
+    files: &dyn Files,
+    path: &Path,
+    origin: fn(FileLine) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<(Source, Option<Status>)> {
+    let lines = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        text.lines().map(|line| groups_line(line) + "\n").collect::<String>().into_bytes()
+    };
+    load_as(lines, files, path, origin, problems)
+}
+
+/// A line `node[1-4] RACK=r1`, or one of Slurm's topology.conf: `SwitchName=s1 Nodes=node[1-4]`. Switches of switches have no nodes.
+fn groups_line(line: &str) -> String {
+    let line = line::without_comment(line).trim();
+    let pairs: Vec<_> = line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
+    let value =
+        |key: &str| pairs.iter().find(|(own, _)| own.eq_ignore_ascii_case(key)).map(|(_, value)| value);
+    for (group, name) in [("SWITCH", value("SwitchName")), ("BLOCK", value("BlockName"))] {
+        if let Some(name) = name {
+            return value("Nodes")
+                .map_or_else(String::new, |nodes| format!("{GROUPS}={nodes} {group}={name}"));
+        }
+    }
+    let is_ready = line.is_empty() || name_of(line) == GROUPS;
+    if is_ready {
+        line.to_owned()
+    } else {
+        format!("{GROUPS}={line}")
+    }
+}
+
+fn load_as(
+    lines: impl FnOnce(&[u8]) -> Vec<u8>,
+    files: &dyn Files,
+    path: &Path,
+    origin: fn(FileLine) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<(Source, Option<Status>)> {
     match read(files, path) {
-        Ok((bytes, status)) => Some((parse(&bytes, path, origin, problems), Some(status))),
+        Ok((bytes, status)) => Some((parse(&lines(&bytes), path, origin, problems), Some(status))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };

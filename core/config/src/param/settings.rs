@@ -6,7 +6,7 @@
 
 use super::app::AppConfig;
 use super::expand::expand_as;
-use super::file::{is_text, load, unknown, Setting, Source};
+use super::file::{is_text, load, load_groups, unknown, Setting, Source};
 use super::origin::{as_os_str, FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::resolve::{expanded, Locks, Parameter, Resolver};
@@ -15,7 +15,7 @@ use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, Value};
 use scr_base::build::SYSTEM_FILE;
 use scr_base::env::{Env, Trusted};
-use scr_base::fs::Status;
+use scr_base::fs::{Files, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -156,8 +156,9 @@ impl<'a> Reader<'a> {
             sources[1] = self.user_file_in(&prefix.dir, &safe);
         }
         sources.iter_mut().for_each(|source| self.drop_misplaced(source));
+        let groups = self.groups(&sources);
         let mut settings: Vec<_> = sources.iter().flat_map(Source::iter).cloned().collect();
-        settings.extend(defaults(self.env));
+        settings.extend(groups.iter().cloned().chain(defaults(self.env)));
         Settings { prefix, settings, problems: self.problems }
     }
 
@@ -167,7 +168,16 @@ impl<'a> Reader<'a> {
 
     /// Reads a file; that it does not exist is a problem of the place that `names` it.
     fn load_existing(&mut self, file: &Path, origin: fn(FileLine) -> Origin, names: &Origin) -> Source {
-        if let Some((source, _)) = load(&*self.env.files, file, origin, &mut self.problems) {
+        self.must_exist(file, names, |files, problems| load(files, file, origin, problems))
+    }
+
+    fn must_exist(
+        &mut self,
+        file: &Path,
+        names: &Origin,
+        load: impl FnOnce(&dyn Files, &mut Vec<Problem>) -> Option<(Source, Option<Status>)>,
+    ) -> Source {
+        if let Some((source, _)) = load(&*self.env.files, &mut self.problems) {
             return source;
         }
         let reason = "there is no such file".to_string();
@@ -191,6 +201,18 @@ impl<'a> Reader<'a> {
         self.expand_shared(&mut user);
         sources[1] = user;
         true
+    }
+
+    /// What `SCR_GROUPS_FILE` says of the groups; a `GROUPS` line elsewhere counts before it.
+    fn groups(&mut self, sources: &[Source; 4]) -> Source {
+        let Parameter { value: Value::Path(file), origin: names, .. } =
+            self.resolve(table::GROUPS_FILE.info(), sources)
+        else {
+            return Source::default();
+        };
+        let origin =
+            if matches!(names, Origin::SystemFile(_)) { Origin::SystemFile } else { Origin::UserFile };
+        self.must_exist(&file, &names, |files, problems| load_groups(files, &file, origin, problems))
     }
 
     /// The parameters among the variables. Reports variables that look like a parameter and are not.
@@ -329,6 +351,8 @@ mod tests {
     use super::super::tests::{world, world_of, world_of_user};
     use super::super::Params;
     use super::*;
+    use crate::descriptor::Descriptors;
+    use scr_base::Rank;
     use scr_test_kit::TestEnv;
 
     #[test]
@@ -412,6 +436,33 @@ mod tests {
             (4, 2, 0)
         );
         assert_eq!(flush_and_debug(world_of(&[])), (10, 2, 1), "a file that is not there is reported");
+    }
+
+    #[test]
+    fn a_file_of_groups_gives_lines_that_others_go_before() {
+        let topology = "# ours\nSwitchName=s1 Nodes=n[1-2] LinkSpeed=9\nswitchname=s2 nodes=n3\nSwitchName=top Switches=s[1-2]\n\
+                        BlockName=b1 Nodes=n7\nn[4-5] RACK=r1 # near\nGROUPS=n6 RACK=r2\nn8 RACK\n";
+        let files = [
+            ("/opt/scr/etc/scr.conf", "SCR_GROUPS_FILE=/etc/topology.conf\nGROUPS=n3 SWITCH=own\n"),
+            ("/etc/topology.conf", topology),
+        ];
+        let env = world_of(&files).env();
+        let settings = Settings::load(&env, &AppConfig::default());
+        let (params, _) = Params::resolve(&settings, &env);
+        let groups = Descriptors::build(&params, &mut Vec::new()).unwrap().groups;
+        let value = |group, node| groups.value(group, node, Rank(0)).ok();
+        let found = ["n1", "n2", "n3", "n4"].map(|node| value("SWITCH", node));
+        assert_eq!(found, [Some("s1"), Some("s1"), Some("own"), None].map(|name| name.map(str::to_owned)));
+        assert_eq!(["n5", "n6"].map(|node| value("RACK", node).unwrap()), ["r1", "r2"]);
+        assert_eq!(value("BLOCK", "n7").as_deref(), Some("b1"));
+        let problems: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
+        assert!(problems.len() == 1 && problems[0].starts_with("/etc/topology.conf:8: "), "{problems:?}");
+        let missing = world().with_variable("SCR_GROUPS_FILE", "/nowhere").env();
+        let problems = Settings::load(&missing, &AppConfig::default()).problems().to_vec();
+        assert!(
+            problems[0].to_string().contains("/nowhere cannot be read: there is no such file"),
+            "{problems:?}"
+        );
     }
 
     /// The names that `SCR_Config` gave in the last run are kept in the prefix directory, where anybody may have put them.

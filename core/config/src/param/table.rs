@@ -222,6 +222,8 @@ parameters! {
         "With SCR_ENABLE=0: set to 1 to let all calls succeed. Files then go straight to the prefix directory.";
     DEBUG: u64 = "SCR_DEBUG", COUNT, text("0"), Anywhere,
         "Set to 1 or 2 for more detailed messages.";
+    GROUPS_FILE: Option<PathBuf> = "SCR_GROUPS_FILE", Kind::Path, DefaultValue::Unset, Anywhere,
+        "File with the failure groups of all nodes: lines such as `node[1-4] RACK=r1`, or Slurm's topology.conf.";
     CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, DefaultValue::Unset, OutsideFiles,
         "The user configuration file, instead of .scrconf in the prefix directory.";
     LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, DefaultValue::Unset, SystemFile,
