@@ -116,6 +116,9 @@ pub(crate) struct NewArgs {
     /// The folder to create, instead of scr-NAME
     #[arg(long, value_name = "FOLDER")]
     into: Option<PathBuf>,
+    /// The folder of the crates that it needs, as seen from the new one; `../crates` is shared with other plugins
+    #[arg(long, value_name = "FOLDER", default_value = "crates")]
+    crates: String,
 }
 
 /// Kinds of plugins on the command line.

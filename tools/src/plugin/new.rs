@@ -54,18 +54,25 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
         ("@WHAT@", what.clone()),
         ("@DESCRIPTION@", description),
         ("@ABI@", API_VERSION.to_string()),
+        ("@CRATES@", args.crates.clone()),
         ("@TRY@", if crates.len() == 1 { "check" } else { "conformance" }.to_owned()),
     ];
     let filled =
         |text: &str| fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value));
     let sources = sources.filter(|sources| sources.is_dir());
-    let crate_manifest =
-        filled(include_str!("template/Cargo.toml.in")) + &dependencies(crates, sources.is_some());
+    let crate_manifest = filled(include_str!("template/Cargo.toml.in"))
+        + &dependencies(crates, sources.is_some().then_some(&args.crates));
     if let Some(sources) = sources {
-        let copies = folder.join(CRATES);
-        crates.iter().try_for_each(|name| copy_tree(&sources.join(name), &copies.join(name)))?;
-        unpack(&sources.join("vendor.tar.gz"), &copies)?;
-        write(&folder.join(".cargo/config.toml"), include_str!("template/config.toml.in"))?;
+        write(&folder.join(".cargo/config.toml"), &filled(include_str!("template/config.toml.in")))?;
+        let copies = folder.join(&args.crates);
+        let missing = |name: &&&str| !copies.join(name).exists();
+        crates
+            .iter()
+            .filter(missing)
+            .try_for_each(|name| copy_tree(&sources.join(name), &copies.join(name)))?;
+        if missing(&&"vendor") {
+            unpack(&sources.join("vendor.tar.gz"), &copies)?;
+        }
     }
     let manifest = filled(include_str!("template/manifest.toml.in")) + &filled(&manifest);
     write(&folder.join("Cargo.toml"), &crate_manifest)?;
@@ -97,24 +104,21 @@ fn checked(name: &str) -> Result<&str> {
     bail!("`{name}' cannot name a plugin: give a letter and up to 39 letters, digits, `-' or `_'")
 }
 
-/// The folder with the crates of scr in a new crate.
-const CRATES: &str = "crates";
-
 /// The crates of scr that a plugin needs, and after the first those that its tests need: the kit, and what that needs.
 const CRATES_OF_SCR: [&str; 4] = ["scr-plugin-api", "scr-conformance", "scr-comm", "scr-base"];
 
 /// The end of `Cargo.toml`: what tests need, and where the crates of scr are if they came with the installation.
-fn dependencies(crates: &[&str], are_copied: bool) -> String {
+fn dependencies(crates: &[&str], copied_to: Option<&String>) -> String {
     let mut text = String::new();
     if let Some(kit) = crates.get(1) {
         text.push_str(&format!("\n[dev-dependencies]\n{kit} = \"1\"\n"));
     }
-    if are_copied {
+    if let Some(folder) = copied_to {
         text.push_str(
             "\n# The sources that came with scr. Without this section cargo takes them from the registry.\n",
         );
         text.push_str("[patch.crates-io]\n");
-        text.extend(crates.iter().map(|name| format!("{name} = {{ path = \"{CRATES}/{name}\" }}\n")));
+        text.extend(crates.iter().map(|name| format!("{name} = {{ path = \"{folder}/{name}\" }}\n")));
     }
     text
 }

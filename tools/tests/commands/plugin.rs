@@ -119,6 +119,16 @@ fn a_new_plugin_brings_all_crates_and_has_relative_paths() {
         assert!(config.contains("\ndirectory = \"crates/vendor\"\n"), "{config}");
         assert_eq!(fs::read(folder.join("crates/vendor/libc/LICENSE-MIT")).unwrap(), b"free");
     }
+    for (kind, crates) in [("log-sink", 2), ("scheme", 5)] {
+        let into = ["plugin", "new", kind, "mine", "--into", &format!("two/{kind}"), "--crates", "../shared"];
+        let made = scr.in_prefix(&into).output().unwrap();
+        assert_eq!(code(&made), 0, "{}", err(&made));
+        let folder = scr.path("prefix/two").join(kind);
+        let config = fs::read_to_string(folder.join(".cargo/config.toml")).unwrap();
+        assert!(config.contains("\ndirectory = \"../shared/vendor\"\n"), "{config}");
+        assert!(!folder.join("crates").exists());
+        assert_eq!(fs::read_dir(scr.path("prefix/two/shared")).unwrap().count(), crates);
+    }
 }
 
 #[test]
