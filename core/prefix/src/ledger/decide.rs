@@ -2,7 +2,8 @@
 //!
 //! It is pure: the same ledger, facts and request give the same answer. Two rules go through all of it.
 //!
-//! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way.
+//! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way. One that
+//!   the application refused, or that somebody has gone back over, does not take its name from a complete one either.
 //! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs. From then
 //!   on the older one is lost, even if the newer one is taken back: some of its files may have been replaced. If the application
 //!   writes in place, the older one keeps its entry, and loses only the files that both have: [`doubt`](super::doubt) says which
@@ -100,6 +101,8 @@ struct Rivals {
     before: Option<By>,
     /// One whose files another run reads where they lie.
     held: Option<u64>,
+    /// An older one of its name that is complete.
+    older: Option<u64>,
     /// Complete ones of other names with a file of it: once that is replaced, they are not whole any more.
     replaces: Vec<u64>,
 }
@@ -210,7 +213,7 @@ impl Decision<'_> {
         if is_its_own && (*by == By::Application || self.facts.recorded(by) == Recorded::UnderWay) {
             // Output has to arrive, also where the application could not restart from it. To save it from cache is what somebody
             // asked for.
-            if self.withdrawal(dataset) != Some(Withdrawal::Refused) || by.is_saving() {
+            if !self.is_refused(dataset) || by.is_saving() {
                 return commit(completed(index, dataset, Some(by), make_current, now));
             }
             let failed = Event::Failed { id: dataset.id, at: now.to_owned() };
@@ -265,8 +268,12 @@ impl Decision<'_> {
     /// writes in place: only a flush can still wait for it.
     fn turn(&self, dataset: &DatasetDescriptor, by: Option<&By>) -> Result<Vec<u64>, Verdict> {
         let is_flush = by.is_some_and(|by| *by != By::Application);
+        let is_saving = by.is_some_and(By::is_saving);
         match self.rivals(dataset, by).map_err(Verdict::Refused)? {
             Rivals { newer: Some(newer), .. } => Err(Verdict::Refused(Refusal::Superseded { newer })),
+            Rivals { older: Some(newer), .. } if is_flush && !is_saving && self.is_refused(dataset) => {
+                Err(Verdict::Refused(Refusal::Superseded { newer }))
+            }
             Rivals { held: Some(id), .. } if is_flush => Err(Verdict::Refused(Refusal::InUse { id })),
             Rivals { before: Some(by), .. } => Err(Verdict::After(by)),
             Rivals { replaces, .. } => Ok(replaces),
@@ -308,6 +315,7 @@ impl Decision<'_> {
                 Life::UnderWay(by) => rivals.before = Some(by.clone()),
                 Life::Whole => {
                     rivals.held = self.facts.is_read(&other, dataset.run).then_some(other.id).or(rivals.held);
+                    rivals.older = is_named_so.then_some(other.id).or(rivals.older);
                     rivals.replaces.extend((!is_named_so).then_some(other.id));
                 }
             }
@@ -332,6 +340,10 @@ impl Decision<'_> {
         let recorded = || self.facts.of_number.clone();
         let other = || Some(Refusal::NumberTaken { id: dataset.id, name: recorded()? });
         self.other_listed(dataset).or_else(other)
+    }
+
+    fn is_refused(&self, dataset: &DatasetDescriptor) -> bool {
+        self.withdrawal(dataset) == Some(Withdrawal::Refused)
     }
 
     /// Why a copy of it in a cache does not count.

@@ -238,8 +238,10 @@ pub enum Verdict {
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// This newer dataset has the name, or a file.
-    #[error("its name or files of it belong to dataset {newer}, which is newer")]
+    /// This newer dataset has the name, or a file; or an older one that counts, where the other one was refused.
+    #[error(
+        "its name or files of it belong to dataset {newer}, which is newer, or which a job can restart from"
+    )]
     Superseded { newer: u64 },
     /// Another run reads files of this dataset where they lie.
     #[error(

@@ -287,6 +287,33 @@ fn a_refused_checkpoint_that_is_flushed_later_is_listed_as_failed() {
     }
 }
 
+/// The only checkpoint that a job could restart from was replaced by what the application had refused.
+#[test]
+fn refused_output_does_not_take_the_name_of_an_older_one_that_counts() {
+    let (_dir, prefix) = scratch();
+    begin(&prefix, 1);
+    let ledger = LedgerDir::new(&RealFiles, &prefix);
+    let of = |id| DatasetDescriptor {
+        id,
+        run: 1,
+        name: b"ckpt".to_vec(),
+        checkpoint: true,
+        output: true,
+        ..DatasetDescriptor::default()
+    };
+    let (old, new) = (of(1), of(2));
+    let now = "now";
+    ledger.transact(&Request::ListWhole { dataset: &old, make_current: MakeCurrent::IfNewest, now }).unwrap();
+    let refuse = Request::Refuse { seq: new.seq(), is_listed: false, alone: None, now };
+    ledger.transact(&refuse).unwrap();
+    let take = Request::TakeNames { dataset: &new, by: &By::Flush("t".to_owned()), closer: None };
+    let refused = ledger.transact(&take).unwrap_err().to_string();
+    assert!(refused.contains("dataset 1, which is newer, or which a job can restart from"), "{refused}");
+    assert!(ledger.index().unwrap().entry(1).unwrap().is_candidate());
+    ledger.transact(&Request::ListWhole { dataset: &new, make_current: MakeCurrent::IfNewest, now }).unwrap();
+    assert!(ledger.index().unwrap().entry(1).is_none(), "somebody has asked for it");
+}
+
 /// The caches of a first run counted as those of another directory.
 #[test]
 fn a_prefix_directory_is_known_again_by_its_index_alone() {
