@@ -327,9 +327,9 @@ impl Outcome {
         self.lines().any(|found| found == line)
     }
 
-    /// Whether its output contains this text.
+    /// Whether its output contains this text. A long message is on several lines.
     pub fn prints(&self, text: &str) -> bool {
-        self.log.contains(text)
+        self.log.contains(text) || self.log.replace("\n    ", " ").contains(text)
     }
 
     /// The lines of its standard output, sorted, as those of ranks come in any order.

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use textwrap::{fill, Options, WordSeparator, WordSplitter};
 
 /// One of the two streams.
 struct Stream {
@@ -22,9 +23,21 @@ static ERROR: Stream = Stream { lost: Mutex::new(0) };
 /// How long a line waits for its reader.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes a line to standard error, as [`Output::error`](super::Output::error) of a process does.
+/// Writes a line to standard error, as [`Output::error`](super::Output::error) of a process does. A long one is continued on lines
+/// that begin with blanks.
 pub fn to_stderr(line: &str) {
-    ERROR.write(rustix::stdio::stderr(), line, PATIENCE);
+    ERROR.write(rustix::stdio::stderr(), &wrapped(line), PATIENCE);
+}
+
+/// The most characters of a line of a message.
+const MOST_CHARACTERS: usize = 300;
+
+fn wrapped(text: &str) -> String {
+    let options = Options::new(MOST_CHARACTERS).subsequent_indent("    ").break_words(false);
+    let options =
+        options.word_separator(WordSeparator::AsciiSpace).word_splitter(WordSplitter::NoHyphenation);
+    let lines: Vec<_> = text.split('\n').map(|line| fill(line, &options)).collect();
+    lines.join("\n")
 }
 
 pub(super) fn to_stdout(line: &str) {
@@ -92,6 +105,18 @@ mod tests {
             filled += written;
         }
         (reader, writer, filled)
+    }
+
+    #[test]
+    fn a_long_message_is_continued_on_lines_of_at_most_three_hundred_characters() {
+        let path = format!("/pfs/{}", "deep/".repeat(70));
+        let long = format!("SCR ERROR: rank 0 on n0: {}{path} `ckpt.1'", "words and-words ".repeat(40));
+        let text = wrapped(&format!("  an indented line\n{long}\nlast"));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.len() <= 300 || line.trim() == path), "{text}");
+        assert_eq!((lines[0], lines.last()), ("  an indented line", Some(&"last")));
+        assert!(lines[2..lines.len() - 1].iter().all(|line| line.starts_with("    ")), "{text}");
+        assert_eq!(text.replace("\n    ", " "), format!("  an indented line\n{long}\nlast"));
     }
 
     /// It was lost.

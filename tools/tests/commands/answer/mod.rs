@@ -10,8 +10,9 @@ pub(crate) fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// Its messages, each on a line.
 pub(crate) fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    String::from_utf8(output.stderr.clone()).unwrap().replace("\n    ", " ")
 }
 
 pub(crate) fn json_of(output: &Output) -> Value {
