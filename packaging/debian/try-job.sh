@@ -1,11 +1,10 @@
 #!/bin/bash
 # try-job.sh MPI: with the installed packages alone, heat2d in C and Fortran under this MPI loses a rank and its node, restarts
-# and computes the answer of an undisturbed run, bit for bit.
+# and computes the answer of an undisturbed run, bit for bit. SCR_DIR names another tree than that of the Debian packages.
 set -euo pipefail
 mpi=${1:?which MPI?}
 work=$(mktemp -d)
 cd "$work"
-cp /usr/share/scr/examples/heat2d.* .
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export SCR_CACHE_BYPASS=0 SCR_FLUSH=0 SCR_COPY_TYPE=XOR SCR_DEBUG=1
 size=64 steps=60 every=10
@@ -14,7 +13,7 @@ run() { # run PROGRAM ARGUMENT...: on four nodes, in the folder of the program
     (cd "$1" && shift && run-on-nodes --limit 300 --mpi "$mpi" --nodes nodes --hosts n0:1,n1:1,n2:1,n3:1 "$@") >>"$1.log" 2>&1
 }
 die() {
-    tail -n 40 ./*.log >&2
+    tail -n 40 ./*.log >&2 || true
     echo "try-job.sh: $mpi: $*" >&2 && exit 1
 }
 survives() { # survives PROGRAM ARGUMENTS-OF-KILLED -- ARGUMENTS-OF-BOTH
@@ -32,18 +31,20 @@ survives() { # survives PROGRAM ARGUMENTS-OF-KILLED -- ARGUMENTS-OF-BOTH
     echo "$mpi: heat2d in $program restarted after the loss of a node, and its answer is right"
 }
 
-mkdir c fortran77 fortran90
-# As docs/user/languages.md has it, and by the names in pkg-config's own folder.
 SCR_DIR=${SCR_DIR:-/usr/lib/$(gcc -print-multiarch)/scr/$mpi} scrf=${SCRF:-scrf-$mpi}
+PATH=$SCR_DIR/bin:$PATH
+cp "$SCR_DIR"/share/scr/examples/heat2d.* .
+mkdir c fortran77 fortran90
+# As docs/user/languages.md has it, and by the names in pkg-config's own folder; Fortran 77 holds the library.
 PKG_CONFIG_PATH=$SCR_DIR/lib/pkgconfig sh -c "mpicc.$mpi -DUSE_SCR heat2d.c -o c/heat2d \$(pkg-config --cflags --libs scr)"
-mpif90.$mpi heat2d.f -o fortran77/heat2d $(pkg-config --cflags --libs "$scrf")
+mpif90.$mpi heat2d.f -o fortran77/heat2d -Wl,-Bstatic $(pkg-config --static --cflags --libs "$scrf")
 mpif90.$mpi heat2d.f90 -o fortran90/heat2d $(pkg-config --cflags --libs "$scrf")
-ldd fortran90/heat2d | grep "$SCR_DIR/lib/libscr.so" >/dev/null || die "the program finds another library"
+[ "$(ldd fortran90/heat2d | grep -o '/.*/libscr.so')" -ef "$SCR_DIR/lib/libscr.so" ] || die "the program finds another library"
 
 run c ./heat2d --no-scr --size $size --steps $steps --every $every --result ../plain.out || die "the plain run failed"
 survives c --kill-rank 1 --kill-step 35 -- --size $size --steps $steps --every $every --result heat.out
 survives fortran77 1 35 -- $size $steps $every heat.out
 survives fortran90 1 35 -- $size $steps $every heat.out
 
-$SCR_DIR/bin/scr doctor >doctor.log || die "scr doctor finds faults"
+scr doctor >doctor.log || die "scr doctor finds faults"
 rm -r "$work"
