@@ -4,6 +4,7 @@ mod crates;
 mod metrics;
 #[path = "../../../examples/parameters.rs"]
 mod parameters;
+mod words;
 
 use scr_base::fs::RealFiles;
 use scr_config::descriptor::Descriptors;
