@@ -1,7 +1,5 @@
 //! The one error that crosses the plugin boundary.
 
-use std::fmt;
-
 /// The cause of an error, so that the host knows what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,7 +21,8 @@ pub enum PluginErrorKind {
 }
 
 /// An error of a plugin, or of the host on a plugin's behalf.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 pub struct PluginError {
     /// The cause.
     pub kind: PluginErrorKind,
@@ -62,11 +61,3 @@ impl PluginError {
         Self::new(PluginErrorKind::Fault, text)
     }
 }
-
-impl fmt::Display for PluginError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for PluginError {}

@@ -23,9 +23,8 @@ const STEPS_PER_SECOND: u64 = 20;
 /// The limits of all threads that share them.
 #[derive(Debug, Default)]
 pub struct Pace {
-    bytes: Mutex<Option<Bucket>>,
-    /// Seconds of processor time.
-    work: Mutex<Option<Bucket>>,
+    /// That of bytes, and that of seconds of processor time.
+    buckets: Mutex<[Option<Bucket>; 2]>,
     /// The processor time that is accounted for, of a process that does nothing else.
     process: Option<Mutex<Duration>>,
 }
@@ -81,31 +80,33 @@ impl Pace {
 
     /// Keeps to these limits from now on. Earlier use still counts.
     pub fn set(&self, limits: Limits) {
-        set(&self.bytes, limits.bytes_per_second as f64);
-        set(&self.work, limits.percent / 100.0);
+        let rates = [limits.bytes_per_second as f64, limits.percent / 100.0];
+        for (bucket, rate) in held(&self.buckets).iter_mut().zip(rates) {
+            match bucket.as_mut() {
+                _ if !(rate > 0.0 && rate.is_finite()) => *bucket = None,
+                Some(bucket) => bucket.rate = rate,
+                None => *bucket = Some(Bucket { rate, paid: Duration::ZERO }),
+            }
+        }
     }
 
     /// A block as large as was asked for, or what the limit allows in a small part of a second.
     pub fn block_bytes(&self, wanted: usize) -> usize {
-        let rate = held(&self.bytes).as_ref().map(|bucket| bucket.rate as u64);
+        let rate = held(&self.buckets)[0].as_ref().map(|bucket| bucket.rate as u64);
         let most = rate.map_or(u64::MAX, |rate| (rate / STEPS_PER_SECOND).max(SMALLEST_STEP));
         wanted.min(usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// Takes out what a block has cost, and gives how long to wait.
     fn take(&self, now: Duration, bytes: u64, work: Duration) -> Duration {
-        let mut wait = Duration::ZERO;
-        if let Some(bucket) = held(&self.bytes).as_mut() {
-            wait = wait.max(bucket.take(now, bytes as f64));
-        }
-        if let Some(bucket) = held(&self.work).as_mut() {
-            wait = wait.max(bucket.take(now, work.as_secs_f64()));
-        }
-        wait
+        let mut buckets = held(&self.buckets);
+        let costs = buckets.iter_mut().zip([bytes as f64, work.as_secs_f64()]);
+        let waits = costs.filter_map(|(bucket, cost)| Some(bucket.as_mut()?.take(now, cost)));
+        waits.max().unwrap_or_default()
     }
 
     fn is_unlimited(&self) -> bool {
-        held(&self.bytes).is_none() && held(&self.work).is_none()
+        held(&self.buckets).iter().all(Option::is_none)
     }
 }
 
@@ -159,15 +160,6 @@ impl Bucket {
 const SMALLEST_STEP: u64 = 4 << 10;
 /// For a limit so small that the wait cannot be computed.
 const LONGEST: Duration = Duration::from_secs(3600);
-
-fn set(bucket: &Mutex<Option<Bucket>>, rate: f64) {
-    let mut bucket = held(bucket);
-    match bucket.as_mut() {
-        _ if !(rate > 0.0 && rate.is_finite()) => *bucket = None,
-        Some(bucket) => bucket.rate = rate,
-        None => *bucket = Some(Bucket { rate, paid: Duration::ZERO }),
-    }
-}
 
 /// Time on a stopwatch that all threads share.
 fn now() -> Duration {

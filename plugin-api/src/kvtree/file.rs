@@ -12,7 +12,7 @@
 //!
 //! Numbers have their most significant byte first (developer's manual, section 3.4.2; C SCR's files agree).
 
-use super::{KvTree, UnpackError};
+use super::{expect, FormError, KvTree};
 
 const MAGIC: u32 = 0x951f_c3f5;
 const TYPE_TREE: u16 = 1;
@@ -20,18 +20,6 @@ const VERSION: u16 = 1;
 const FLAG_CRC: u32 = 1;
 const HEADER_LEN: usize = 20;
 const CRC_LEN: usize = 4;
-
-/// Why bytes are not the file form of a tree.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileFormError {
-    /// A field of the header, the length or the checksum is wrong.
-    #[error("{0}")]
-    Form(String),
-    /// The bytes between header and checksum are no tree.
-    #[error("the file's header is right, but what follows is not a tree")]
-    Tree(#[from] UnpackError),
-}
 
 impl KvTree {
     /// The file form, with a CRC32.
@@ -55,12 +43,10 @@ impl KvTree {
     /// The tree whose file form `bytes` is, down to the last byte.
     ///
     /// # Errors
-    /// [`FileFormError`]; where the file has a CRC32, any flipped bit is found.
-    pub fn from_file_bytes(bytes: &[u8]) -> Result<KvTree, FileFormError> {
+    /// [`FormError`]; where the file has a CRC32, any flipped bit is found.
+    pub fn from_file_bytes(bytes: &[u8]) -> Result<KvTree, FormError> {
         let (tree, used) = Self::from_file_prefix(bytes)?;
-        if used != bytes.len() {
-            return Err(wrong_size(bytes, used as u64));
-        }
+        expect(used == bytes.len(), || wrong_size(bytes, used as u64))?;
         Ok(tree)
     }
 
@@ -71,80 +57,55 @@ impl KvTree {
     ///
     /// # Errors
     /// As for [`from_file_bytes`](Self::from_file_bytes), except that anything may follow.
-    pub fn from_file_prefix(bytes: &[u8]) -> Result<(KvTree, usize), FileFormError> {
-        let header = Header::read(bytes)?;
-        let file = usize::try_from(header.size).ok().and_then(|size| bytes.get(..size));
-        let file = file.ok_or_else(|| wrong_size(bytes, header.size))?;
-        let end = file.len().checked_sub(header.crc_len()).filter(|&end| end >= HEADER_LEN);
-        let (checked, stored) =
-            file.split_at(end.ok_or_else(|| too_short(file, HEADER_LEN + header.crc_len()))?);
+    pub fn from_file_prefix(bytes: &[u8]) -> Result<(KvTree, usize), FormError> {
+        let (size, flags) = header(bytes)?;
+        let file = usize::try_from(size).ok().and_then(|size| bytes.get(..size));
+        let file = file.ok_or_else(|| FormError(wrong_size(bytes, size)))?;
+        let crc_len = if flags & FLAG_CRC == 0 { 0 } else { CRC_LEN };
+        let end = file.len().checked_sub(crc_len).filter(|&end| end >= HEADER_LEN);
+        let end = end.ok_or_else(|| FormError(too_short(file, HEADER_LEN + crc_len)))?;
+        let (checked, stored) = file.split_at(end);
         if let Ok(stored) = stored.try_into() {
             let (found, expected) = (crc32fast::hash(checked), u32::from_be_bytes(stored));
-            if found != expected {
-                return Err(FileFormError::Form(format!(
+            expect(found == expected, || {
+                format!(
                     "the file's bytes have CRC32 {found:#010x}, and {expected:#010x} was stored with them"
-                )));
-            }
+                )
+            })?;
         }
-        if header.flags & !FLAG_CRC != 0 {
-            let found = header.flags;
-            return Err(FileFormError::Form(format!(
-                "the file has flags {found:#x}, and this release knows {FLAG_CRC:#x}"
-            )));
-        }
-        let tree = Self::unpack(checked.get(HEADER_LEN..).unwrap_or_default())?;
-        Ok((tree, file.len()))
+        let unknown = || format!("the file has flags {flags:#x}, and this release knows {FLAG_CRC:#x}");
+        expect(flags & !FLAG_CRC == 0, unknown)?;
+        let tree = Self::unpack(checked.get(HEADER_LEN..).unwrap_or_default());
+        let no_tree =
+            |why| FormError(format!("the file's header is right, but what follows is not a tree: {why}"));
+        Ok((tree.map_err(no_tree)?, file.len()))
     }
 }
 
-fn wrong_size(bytes: &[u8], expected: u64) -> FileFormError {
-    FileFormError::Form(format!("the file has {} bytes, and its header says {expected}", bytes.len()))
+fn wrong_size(bytes: &[u8], expected: u64) -> String {
+    format!("the file has {} bytes, and its header says {expected}", bytes.len())
 }
 
-fn too_short(bytes: &[u8], least: usize) -> FileFormError {
-    FileFormError::Form(format!("the file has {} bytes, and its header alone takes {least}", bytes.len()))
+fn too_short(bytes: &[u8], least: usize) -> String {
+    format!("the file has {} bytes, and its header alone takes {least}", bytes.len())
 }
 
-/// The variable fields of the header.
-struct Header {
-    size: u64,
-    flags: u32,
-}
-
-impl Header {
-    fn read(bytes: &[u8]) -> Result<Header, FileFormError> {
-        let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(too_short(bytes, HEADER_LEN));
-        };
-        let [m0, m1, m2, m3, t0, t1, v0, v1, size @ .., f0, f1, f2, f3] = *header;
-        let magic = u32::from_be_bytes([m0, m1, m2, m3]);
-        if magic != MAGIC {
-            return Err(FileFormError::Form(format!(
-                "the file begins with {magic:#010x} where an SCR file begins with {MAGIC:#010x}"
-            )));
-        }
-        let file_type = u16::from_be_bytes([t0, t1]);
-        if file_type != TYPE_TREE {
-            return Err(FileFormError::Form(format!(
-                "the file is of type {file_type}, and a tree is of type {TYPE_TREE}"
-            )));
-        }
-        let version = u16::from_be_bytes([v0, v1]);
-        if version != VERSION {
-            return Err(FileFormError::Form(format!(
-                "the file has format version {version}, and this release reads version {VERSION}"
-            )));
-        }
-        Ok(Header { size: u64::from_be_bytes(size), flags: u32::from_be_bytes([f0, f1, f2, f3]) })
-    }
-
-    fn crc_len(&self) -> usize {
-        if self.flags & FLAG_CRC == 0 {
-            0
-        } else {
-            CRC_LEN
-        }
-    }
+/// The size and the flags that the header gives.
+fn header(bytes: &[u8]) -> Result<(u64, u32), FormError> {
+    let header = bytes.first_chunk::<HEADER_LEN>();
+    let header = header.ok_or_else(|| FormError(too_short(bytes, HEADER_LEN)))?;
+    let [m0, m1, m2, m3, t0, t1, v0, v1, size @ .., f0, f1, f2, f3] = *header;
+    let magic = u32::from_be_bytes([m0, m1, m2, m3]);
+    expect(magic == MAGIC, || {
+        format!("the file begins with {magic:#010x} where an SCR file begins with {MAGIC:#010x}")
+    })?;
+    let kind = u16::from_be_bytes([t0, t1]);
+    expect(kind == TYPE_TREE, || format!("the file is of type {kind}, and a tree is of type {TYPE_TREE}"))?;
+    let version = u16::from_be_bytes([v0, v1]);
+    expect(version == VERSION, || {
+        format!("the file has format version {version}, and this release reads version {VERSION}")
+    })?;
+    Ok((u64::from_be_bytes(size), u32::from_be_bytes([f0, f1, f2, f3])))
 }
 
 #[cfg(test)]
@@ -152,7 +113,6 @@ mod tests {
     use super::*;
     use crate::kvtree::strategy;
     use proptest::prelude::*;
-    use std::error::Error;
 
     /// A file with `change` made to it and its CRC32 put right again.
     fn resealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -208,8 +168,9 @@ mod tests {
     fn a_tree_that_is_none_under_a_right_checksum_names_the_cause() {
         let bytes = resealed(|bytes| bytes[23] = 9);
         let error = KvTree::from_file_bytes(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "the file's header is right, but what follows is not a tree");
-        assert!(error.source().is_some_and(|cause| cause.to_string().contains("claims 9 keys")));
+        let expected =
+            "the file's header is right, but what follows is not a tree: the count at byte 0 claims 9 keys";
+        assert!(error.to_string().starts_with(expected), "{error}");
     }
 
     #[test]

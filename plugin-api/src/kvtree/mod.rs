@@ -20,8 +20,7 @@ mod packed;
 mod strategy;
 mod text;
 
-pub use file::FileFormError;
-pub use packed::{UnpackError, MAX_DEPTH, MEMORY_FACTOR};
+pub use packed::{MAX_DEPTH, MEMORY_FACTOR};
 
 use children::Children;
 use std::borrow::Cow;
@@ -57,6 +56,16 @@ pub enum FieldError {
         /// The expected value.
         expected: &'static str,
     },
+}
+
+/// Why bytes are not the packed form of a tree, or not its file form. Offsets count from the first byte.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FormError(String);
+
+/// That something holds of the bytes of a tree.
+fn expect(holds: bool, fault: impl FnOnce() -> String) -> Result<(), FormError> {
+    holds.then_some(()).ok_or_else(|| FormError(fault()))
 }
 
 impl FieldError {

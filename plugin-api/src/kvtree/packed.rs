@@ -3,7 +3,7 @@
 //! Numbers are 32 bits, most significant byte first (developer's manual, section 3.4.1). The reader trusts
 //! nothing: no byte string makes it panic, recurse without bound, or take more than [`MEMORY_FACTOR`] times its own memory.
 
-use super::KvTree;
+use super::{expect, FormError, KvTree};
 
 /// How many levels of keys a packed tree may have. C SCR's deepest has about ten.
 pub const MAX_DEPTH: usize = 100;
@@ -13,11 +13,6 @@ pub const MEMORY_FACTOR: usize = 24;
 
 /// The shortest packed element: an empty key with its NUL, and the count of an empty tree.
 const SHORTEST_ELEMENT: usize = 5;
-
-/// Why bytes are not a packed tree. Offsets count from the first byte.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnpackError(String);
 
 impl KvTree {
     /// The packed form. A tree of more than [`MAX_DEPTH`] levels can be packed, but nobody unpacks it.
@@ -42,26 +37,13 @@ impl KvTree {
     /// The tree whose packed form `bytes` is, down to the last byte.
     ///
     /// # Errors
-    /// [`UnpackError`], for anything that [`pack`](Self::pack) does not write.
-    pub fn unpack(bytes: &[u8]) -> Result<KvTree, UnpackError> {
-        let (tree, used) = Self::unpack_prefix(bytes)?;
-        if used != bytes.len() {
-            let found = bytes.len();
-            return Err(UnpackError(format!(
-                "the packed tree ends after {used} bytes, and {found} were given"
-            )));
-        }
-        Ok(tree)
-    }
-
-    /// The tree whose packed form `bytes` begins with, and how many bytes it takes.
-    ///
-    /// # Errors
-    /// As for [`unpack`](Self::unpack), except that anything may follow.
-    pub fn unpack_prefix(bytes: &[u8]) -> Result<(KvTree, usize), UnpackError> {
+    /// [`FormError`], for anything that [`pack`](Self::pack) does not write.
+    pub fn unpack(bytes: &[u8]) -> Result<KvTree, FormError> {
         let mut reader = Reader { bytes, offset: 0 };
         let tree = reader.tree(0)?;
-        Ok((tree, reader.offset))
+        let (used, given) = (reader.offset, bytes.len());
+        expect(used == given, || format!("the packed tree ends after {used} bytes, and {given} were given"))?;
+        Ok(tree)
     }
 }
 
@@ -76,24 +58,21 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.offset..).unwrap_or_default()
     }
 
-    fn tree(&mut self, depth: usize) -> Result<KvTree, UnpackError> {
+    fn tree(&mut self, depth: usize) -> Result<KvTree, FormError> {
         let offset = self.offset;
         let count = self.count()?;
-        if count > 0 && depth == MAX_DEPTH {
-            return Err(UnpackError(format!(
-                "the packed tree has more than {MAX_DEPTH} levels at byte {offset}"
-            )));
-        }
+        let too_deep = || format!("the packed tree has more than {MAX_DEPTH} levels at byte {offset}");
+        expect(count == 0 || depth < MAX_DEPTH, too_deep)?;
         let mut tree = KvTree::new();
         for _ in 0..count {
             let offset = self.offset;
             let key = self.key()?;
-            if tree.has(key) {
-                let key = String::from_utf8_lossy(key);
-                return Err(UnpackError(format!(
-                    "the key `{key}' at byte {offset} occurs twice on its level"
-                )));
-            }
+            expect(!tree.has(key), || {
+                format!(
+                    "the key `{}' at byte {offset} occurs twice on its level",
+                    String::from_utf8_lossy(key)
+                )
+            })?;
             let below = self.tree(depth + 1)?;
             tree.put(key, below);
         }
@@ -103,29 +82,26 @@ impl<'a> Reader<'a> {
 
     /// The count is checked against the bytes left, but no room is made for it: nested counts could each
     /// claim all that is left.
-    fn count(&mut self) -> Result<u32, UnpackError> {
+    fn count(&mut self) -> Result<u32, FormError> {
         let (offset, rest) = (self.offset, self.rest());
-        let Some((count, after)) = rest.split_first_chunk::<4>() else {
-            return Err(UnpackError(format!(
-                "the packed tree is cut short: a count of 4 bytes is expected at byte {offset}, and {} are left",
-                rest.len()
-            )));
+        let cut_short = || {
+            let left = rest.len();
+            format!("the packed tree is cut short: a count of 4 bytes is expected at byte {offset}, and {left} are left")
         };
+        let (count, after) = rest.split_first_chunk::<4>().ok_or_else(|| FormError(cut_short()))?;
         let (found, most) = (u32::from_be_bytes(*count), after.len() / SHORTEST_ELEMENT);
-        if found as usize > most {
-            return Err(UnpackError(format!(
-                "the count at byte {offset} claims {found} keys, and the rest of the bytes has room for {most}"
-            )));
-        }
+        expect(found as usize <= most, || {
+            format!("the count at byte {offset} claims {found} keys, and the rest of the bytes has room for {most}")
+        })?;
         self.offset += count.len();
         Ok(found)
     }
 
-    fn key(&mut self) -> Result<&'a [u8], UnpackError> {
+    fn key(&mut self) -> Result<&'a [u8], FormError> {
         let rest = self.rest();
         let end = rest.iter().position(|&byte| byte == 0);
         let (key, offset) = (end.and_then(|end| rest.get(..end)), self.offset);
-        let key = key.ok_or_else(|| UnpackError(format!("the key at byte {offset} has no end")))?;
+        let key = key.ok_or_else(|| FormError(format!("the key at byte {offset} has no end")))?;
         self.offset += key.len() + 1;
         Ok(key)
     }
@@ -176,7 +152,7 @@ mod tests {
             ),
         ];
         for (bytes, error) in cases {
-            assert_eq!(KvTree::unpack(bytes), Err(UnpackError(error)), "{bytes:?}");
+            assert_eq!(KvTree::unpack(bytes), Err(FormError(error)), "{bytes:?}");
         }
     }
 
@@ -202,7 +178,7 @@ mod tests {
             prop_assert_eq!(read.pack(), packed.clone());
             prop_assert_eq!(&read, &tree);
             let longer = [packed.as_slice(), &tail].concat();
-            prop_assert_eq!(KvTree::unpack_prefix(&longer), Ok((tree, packed.len())));
+            prop_assert_eq!(KvTree::unpack(&longer).is_ok(), tail.is_empty());
         }
 
         #[test]

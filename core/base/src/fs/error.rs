@@ -2,7 +2,7 @@
 
 use super::limit;
 use super::retrying::{says_nothing, Look};
-use scr_plugin_api::kvtree::{FieldError, FileFormError};
+use scr_plugin_api::kvtree::{FieldError, FormError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,82 +33,37 @@ impl MayPass for FsError {
 pub enum FsError {
     /// The system reported an error.
     #[error("cannot {doing} {}", path.display())]
-    Io {
-        /// The operation, as it follows "cannot".
-        doing: &'static str,
-        /// To which path.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     /// A file is larger than a file of its kind may be.
     #[error("{} has {found} bytes, and at most {most} are read of such a file", path.display())]
-    TooLarge {
-        /// Which.
-        path: PathBuf,
-        /// Its length.
-        found: u64,
-        /// The limit.
-        most: u64,
-    },
+    TooLarge { path: PathBuf, found: u64, most: u64 },
     /// A file holds no tree, or a damaged one.
     #[error("{} is damaged or not a file of SCR", path.display())]
-    Tree {
-        /// Which.
-        path: PathBuf,
-        /// The fault.
-        source: FileFormError,
-    },
+    Tree { path: PathBuf, source: FormError },
     /// A file is a tree, but a field of it is missing or malformed.
     #[error("cannot {doing} {}", path.display())]
-    Field {
-        /// The operation, as it follows "cannot".
-        doing: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// Which field.
-        source: Box<FieldError>,
-    },
-    /// It is not as it must be.
+    Field { doing: &'static str, path: PathBuf, source: Box<FieldError> },
+    /// It is not as it must be; the fault, and what to do, follow the path.
     #[error("{} {fault}", path.display())]
-    Refused {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it, and what to do, as it follows the path.
-        fault: String,
-    },
+    Refused { path: PathBuf, fault: String },
     /// A base in which anybody can replace what others have made.
     #[error(
         "everybody may write to {} and it has no sticky bit, so any user could replace what is made there; \
          set the bit (chmod +t) or choose another base folder", path.display()
     )]
-    Unprotected {
-        /// Which.
-        path: PathBuf,
-    },
+    Unprotected { path: PathBuf },
     /// A part of another dataset lies where one is to be rebuilt.
     #[error("{} is the filemap of another dataset: {by}", path.display())]
-    Occupied {
-        /// The filemap.
-        path: PathBuf,
-        /// The dataset, as messages name it.
-        by: String,
-    },
-    /// An earlier sync of a file, or of its name, has failed: the next one would succeed without what was lost.
+    Occupied { path: PathBuf, by: String },
+    /// An earlier sync of a file, or of a folder that it lies in, has failed: the next one would succeed without what was lost.
     #[error(
         "{} could not be synced before, so less of it may be stored than is read; copy it under another name (cp -a) and \
          rename the copy", path.display()
     )]
-    Unsynced {
-        /// The file, or a folder that it lies in.
-        path: PathBuf,
-    },
+    Unsynced { path: PathBuf },
     /// The lock was broken while this process had it, since it seemed dead.
     #[error("{} was not changed: this process was stopped for so long that another one took its lock; try again", path.display())]
-    LockLost {
-        /// The file to be changed.
-        path: PathBuf,
-    },
+    LockLost { path: PathBuf },
 }
 
 /// Whether a user stands for all whom this process cannot know.
@@ -203,6 +158,7 @@ impl<T> At<T> for Result<T, FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_plugin_api::KvTree;
     use std::error::Error;
 
     #[test]
@@ -222,10 +178,7 @@ mod tests {
         let path = || PathBuf::from("/dev/shm/user1");
         let errors = [
             FsError::TooLarge { path: path(), found: 9, most: 8 },
-            FsError::Tree {
-                path: path(),
-                source: FileFormError::Form("the file has 0 bytes, and its header alone takes 20".to_owned()),
-            },
+            FsError::Tree { path: path(), source: KvTree::from_file_bytes(&[]).unwrap_err() },
             FsError::Field {
                 doing: "use",
                 path: path(),
