@@ -2,6 +2,7 @@
 //! can change them. A program with more rights than its user does not trust that user.
 
 use super::Env;
+use crate::ensure;
 use crate::fs::{is_unmapped, Status, UNMAPPED};
 use std::path::{Path, PathBuf};
 
@@ -19,20 +20,10 @@ pub enum Distrust {
         "{} belongs to user {uid}, who is neither root nor you nor the owner of the installation; {}", path.display(),
         if is_unmapped(*uid) { UNMAPPED } else { "copy it to a folder of yours" }
     )]
-    Owner {
-        /// The path.
-        path: PathBuf,
-        /// Its owner.
-        uid: u32,
-    },
+    Owner { path: PathBuf, uid: u32 },
     /// Others may write it.
     #[error("{} may be written by others (mode {:04o}); run chmod go-w on it", path.display(), mode & 0o7777)]
-    Mode {
-        /// The path.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    Mode { path: PathBuf, mode: u32 },
 }
 
 impl Trusted {
@@ -70,13 +61,9 @@ impl Trusted {
     }
 
     fn check_against(&self, path: &Path, status: &Status, forbidden: u32) -> Result<(), Distrust> {
-        if !self.uids.contains(&status.uid) {
-            return Err(Distrust::Owner { path: path.to_owned(), uid: status.uid });
-        }
-        if status.mode & forbidden != 0 {
-            return Err(Distrust::Mode { path: path.to_owned(), mode: status.mode });
-        }
-        Ok(())
+        let (uid, mode) = (status.uid, status.mode);
+        ensure(self.uids.contains(&uid), || Distrust::Owner { path: path.to_owned(), uid })?;
+        ensure(mode & forbidden == 0, || Distrust::Mode { path: path.to_owned(), mode })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Polls the calls under way in a process: a call that hangs cannot report it itself.
 
 use crate::parallel;
-use scr_plugin_api::held;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Something under way.
 pub trait Watched: Send + Sync {
@@ -22,71 +22,39 @@ pub enum WatchStatus {
 /// The thread that polls, one for all clones. It starts when there is something to poll, sleeps while there is nothing, and ends
 /// after the last clone is dropped. No thread waits for it: it may be blocked in a file system that does not answer.
 #[derive(Clone, Default)]
-pub struct Watch(Arc<Watcher>);
-
-#[derive(Default)]
-struct Watcher {
-    shared: Arc<Shared>,
-    started: OnceLock<()>,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<WatchState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct WatchState {
-    watched: Vec<Arc<dyn Watched>>,
-    /// The thread waits until there is something to poll.
-    is_asleep: bool,
-    is_over: bool,
-}
+pub struct Watch(Arc<OnceLock<Sender<Arc<dyn Watched>>>>);
 
 impl Watch {
     /// Polls this until it is over. Only the first call starts a thread; the others at most wake it.
     pub fn add(&self, watched: Arc<dyn Watched>) {
-        let shared = &self.0.shared;
-        self.0.started.get_or_init(|| {
-            let shared = Arc::clone(shared);
+        let added = self.0.get_or_init(|| {
+            let (added, to_poll) = channel();
             let thread = Builder::new().name("scr-watch".to_owned()).stack_size(STACK);
             // Without a thread nothing is polled.
-            let _ = parallel::start(thread, move || shared.poll_until_over());
+            let _ = parallel::start(thread, move || poll_until_over(&to_poll));
+            added
         });
-        let mut state = held(&shared.state);
-        state.watched.push(watched);
-        if std::mem::take(&mut state.is_asleep) {
-            shared.changed.notify_one();
+        let _ = added.send(watched);
+    }
+}
+
+/// Code that begins or ends a call only sends, and never waits for a poll, which may block on files.
+fn poll_until_over(added: &Receiver<Arc<dyn Watched>>) {
+    let mut watched = Vec::new();
+    let mut is_last = false;
+    while !is_last {
+        if watched.is_empty() {
+            let Ok(first) = added.recv() else { return };
+            watched.push(first);
         }
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        held(&self.shared.state).is_over = true;
-        self.shared.changed.notify_one();
-    }
-}
-
-impl Shared {
-    fn poll_until_over(&self) {
-        let mut is_last = false;
-        while !is_last {
-            let mut state = held(&self.state);
-            while state.watched.is_empty() && !state.is_over {
-                state.is_asleep = true;
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        let due = Instant::now() + TICK;
+        is_last = loop {
+            match added.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(next) => watched.push(next),
+                Err(no_more) => break no_more == RecvTimeoutError::Disconnected,
             }
-            let waited = self.changed.wait_timeout_while(state, TICK, |state| !state.is_over);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            is_last = state.is_over;
-            let mut watched = std::mem::take(&mut state.watched);
-            // Polls may block on files; code that begins or ends a call must not wait for them.
-            drop(state);
-            watched.retain(|watched| watched.poll() == WatchStatus::UnderWay);
-            held(&self.state).watched.append(&mut watched);
-        }
+        };
+        watched.retain(|watched| watched.poll() == WatchStatus::UnderWay);
     }
 }
 
@@ -101,6 +69,7 @@ mod tests {
     use crate::kit::descriptors::wait_until;
     use std::collections::HashSet;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::Mutex;
     use std::thread::ThreadId;
 
     /// The threads that have polled, once for each poll.
@@ -134,6 +103,11 @@ mod tests {
         fn threads(&self) -> Vec<ThreadId> {
             self.threads.lock().unwrap().clone()
         }
+
+        /// Whether the thread has none of it left, as when it has ended.
+        fn is_forgotten(self: &Arc<Self>) -> bool {
+            Arc::strong_count(self) == 1
+        }
     }
 
     #[test]
@@ -143,28 +117,23 @@ mod tests {
         wait_until(|| !outer.threads().is_empty() && !inner.threads().is_empty());
         outer.end();
         inner.end();
-        wait_until(|| held(&watch.0.shared.state).is_asleep);
+        wait_until(|| outer.is_forgotten() && inner.is_forgotten());
         let later = Polled::begin(&watch);
-        assert!(!held(&watch.0.shared.state).is_asleep);
         wait_until(|| later.threads().len() > 1);
-        assert_eq!(later.threads().into_iter().collect::<HashSet<_>>().len(), 1);
+        let threads = outer.threads().into_iter().chain(later.threads());
+        assert_eq!(threads.collect::<HashSet<_>>().len(), 1);
     }
 
     #[test]
-    fn the_thread_ends_with_the_last_clone_whether_it_looks_or_sleeps() {
-        for sleeps in [false, true] {
-            let watch = Watch::default();
-            let polled = Polled::begin(&watch);
-            if sleeps {
-                polled.end();
-                wait_until(|| held(&watch.0.shared.state).is_asleep);
-            }
-            let shared = Arc::downgrade(&watch.0.shared);
-            drop(watch.clone());
-            assert!(shared.strong_count() > 1, "another clone is left");
-            drop(watch);
-            wait_until(|| shared.strong_count() == 0);
-            assert!(!polled.threads().is_empty());
-        }
+    fn the_thread_ends_with_the_last_clone_and_has_looked_a_last_time() {
+        let watch = Watch::default();
+        let polled = Polled::begin(&watch);
+        drop(watch.clone());
+        wait_until(|| polled.threads().len() > 1);
+        assert!(!polled.is_forgotten(), "another clone is left");
+        let last = Polled::begin(&watch);
+        drop(watch);
+        wait_until(|| polled.is_forgotten() && last.is_forgotten());
+        assert_eq!(last.threads().len(), 1);
     }
 }

@@ -6,13 +6,13 @@
 //! without hard links, a lock of the system is used instead.
 
 use super::error::At;
-use super::optional::is_refusal;
+use super::retrying::is_refusal;
 use super::trees::{keeps_changing, kept_locked, PAUSE};
 use super::{
     keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, LockAttempt, Status, Updated,
     LOCKABLE,
 };
-use crate::parallel;
+use crate::{ensure, parallel};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -291,10 +291,8 @@ impl<'a> Mine<'a> {
             found => found.at("look at", self.lock)?,
         };
         // This is the lock of no process, and no link is followed to a file that is not below the prefix directory.
-        if named.kind != Kind::File {
-            let fault = format!("is needed as a lock and is {}; move it away", named.kind.name());
-            return Err(FsError::refused(self.lock, fault));
-        }
+        let fault = || format!("is needed as a lock and is {}; move it away", named.kind.name());
+        ensure(named.kind == Kind::File, || FsError::refused(self.lock, fault()))?;
         let file = match self.files.open(self.lock, How::Update) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 return Ok(None)

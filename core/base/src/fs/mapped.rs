@@ -26,7 +26,7 @@ use scr_plugin_api::Handle;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The place of the bytes of an open file in memory, from the first time that it is mapped; it says nothing of whether they may
@@ -56,7 +56,7 @@ impl Mapped {
         if !is_in_memory || length == 0 {
             return None;
         }
-        let lease = Lease::take(file, kind).ok()?;
+        let lease = Lease::take(file.as_fd(), kind).ok()?;
         // Only now can the length and the memory not change any more.
         let status = fstat(file).ok()?;
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -146,7 +146,7 @@ impl Drop for MappedRange<'_> {
 }
 
 /// Whether anybody, in any process, has the file open to write. `None` where leases are not available.
-pub(super) fn is_open_to_write(file: &File) -> Option<bool> {
+pub(super) fn is_open_to_write(file: BorrowedFd<'_>) -> Option<bool> {
     match Lease::take(file, LeaseKind::Read) {
         Ok(_) => Some(false),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(true),
@@ -165,13 +165,13 @@ pub(super) enum LeaseKind {
 
 /// A lease on an open file, given back when it is dropped.
 struct Lease {
-    file: Handle<File>,
+    file: Handle<OwnedFd>,
     kind: LeaseKind,
 }
 
 impl Lease {
-    fn take(file: &File, kind: LeaseKind) -> io::Result<Self> {
-        let lease = Self { file: Handle::new(file.try_clone()?)?, kind };
+    fn take(file: BorrowedFd<'_>, kind: LeaseKind) -> io::Result<Self> {
+        let lease = Self { file: Handle::new(file.try_clone_to_owned()?)?, kind };
         // Before the lease exists, the signal has to be a harmless one, and after that it is sent to nobody.
         lease.control(F_SETSIG, libc::SIGURG)?;
         lease.control(libc::F_SETLEASE, lease.number())?;

@@ -32,10 +32,10 @@ mod exclusive;
 mod folders;
 mod forked;
 mod held;
+mod in_use;
 mod limit;
 mod lock;
 mod mapped;
-mod optional;
 mod owned;
 mod pauses;
 pub mod permissions;
@@ -227,27 +227,6 @@ pub trait File: Send + Sync {
     /// The system's error.
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         self.inner()?.set_owner(uid, gid)
-    }
-    /// Whether it has an access control list, of which the bits for the group are the mask.
-    fn has_access_list(&self) -> bool {
-        self.inner().is_ok_and(File::has_access_list)
-    }
-    /// Whether the file takes less room than it has bytes.
-    fn has_holes(&self) -> bool {
-        self.inner().is_ok_and(File::has_holes)
-    }
-    /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for
-    /// reading.
-    fn writer(&self) -> Option<Writer> {
-        self.inner().ok()?.writer()
-    }
-    /// The number and the name of another process that has the file open for writing. It looks at all processes.
-    fn other_writer(&self) -> Option<String> {
-        self.inner().ok()?.other_writer()
-    }
-    /// Whether a process of this machine, which nobody has killed, has the file open.
-    fn is_open_in(&self, process: u32) -> bool {
-        self.inner().is_ok_and(|file| file.is_open_in(process))
     }
     /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
     /// be written. `None` where that is not possible, or not safe.

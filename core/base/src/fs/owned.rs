@@ -8,6 +8,7 @@
 use super::error::{is_unmapped, unless_missing, At, UNMAPPED};
 use super::folders::in_the_way;
 use super::{retried, Durability, File, Files, FsError, How, Kind, Status};
+use crate::ensure;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -62,11 +63,10 @@ impl OwnedDir {
     /// # Errors
     /// As there, and where the base is not there.
     pub fn make_in(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Self, FsError> {
-        if !files.status(&base.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
-            let fault =
-                "is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1";
-            return Err(FsError::refused(base, fault));
-        }
+        let fault =
+            "is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1";
+        let is_there = files.status(&base.join(".")).is_ok_and(|status| status.kind == Kind::Dir);
+        ensure(is_there, || FsError::refused(base, fault))?;
         Self::descend(files, base, below, uid, Parts::Make)
     }
 
@@ -176,9 +176,8 @@ impl OwnedDir {
     ) -> Result<Self, FsError> {
         let dir = files.open(base, How::Folder).at("open the directory", base)?;
         let status = dir.status().at("look at", base)?;
-        if status.mode & WORLD_WRITES != 0 && status.mode & STICKY == 0 {
-            return Err(FsError::Unprotected { path: base.to_owned() });
-        }
+        let is_protected = status.mode & WORLD_WRITES == 0 || status.mode & STICKY != 0;
+        ensure(is_protected, || FsError::Unprotected { path: base.to_owned() })?;
         let mut at = Self::hold(files, base.to_owned(), dir)?;
         for (depth, part) in below.components().enumerate() {
             let Component::Normal(name) = part else {
@@ -256,13 +255,8 @@ impl std::fmt::Debug for OwnedDir {
 }
 
 fn expect_owned(path: &Path, status: &Status, uid: u32) -> Result<(), FsError> {
-    if status.kind != Kind::Dir {
-        return Err(in_the_way(path, status));
-    }
-    if status.uid != uid {
-        return Err(not_ours(path, status.uid, uid));
-    }
-    Ok(())
+    ensure(status.kind == Kind::Dir, || in_the_way(path, status))?;
+    ensure(status.uid == uid, || not_ours(path, status.uid, uid))
 }
 
 pub(super) fn not_ours(path: &Path, found: u32, expected: u32) -> FsError {

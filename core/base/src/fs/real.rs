@@ -10,20 +10,19 @@
 
 use super::held::{HeldDir, HeldDirs, Holding};
 use super::mapped::{LeaseKind, Mapped, Mapping};
-use super::{forked, lock, mapped, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status, Writer};
+use super::{forked, lock, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status};
 use crate::env::to_stderr;
 use rustix::fs::{
-    fdatasync, fstat, fstatfs, fsync, ftruncate, futimens, linkat, major, minor, mkdirat, renameat, statat,
-    statx, unlinkat, utimensat, AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec,
-    Timestamps,
+    fdatasync, fstat, fstatfs, fsync, ftruncate, futimens, linkat, mkdirat, renameat, statat, statx,
+    unlinkat, utimensat, AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
 };
 use rustix::io::{pread, pwrite, write, Errno};
-use scr_plugin_api::{names_in, paths_in, uninterrupted, write_all, Handle};
+use scr_plugin_api::{names_in, uninterrupted, write_all, Handle};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -137,7 +136,7 @@ impl<T: Holding> Files for T {
 }
 
 /// What a file below `/proc` says; empty where that cannot be read.
-fn about_system(path: impl AsRef<Path>) -> String {
+pub(super) fn about_system(path: impl AsRef<Path>) -> String {
     (&RealFiles as &dyn Files).read_about_system(path).unwrap_or_default()
 }
 
@@ -184,43 +183,6 @@ impl RealFile {
     fn appends(&self) -> bool {
         matches!(self.how, How::Append(_))
     }
-
-    /// Whether this process has the file open for writing, or mapped. `None` if that cannot be found out.
-    fn is_written_by_this_process(&self) -> Option<bool> {
-        let own = self.file.get().and_then(fs::File::metadata).ok()?;
-        Some(has_open_to_write(Path::new("/proc/self"), &own)? || is_mapped_to_write(&own))
-    }
-}
-
-/// Where the process of this folder below `/proc` has a file open. `None` if its open files cannot be listed.
-fn open_in<'f>(process: &Path, file: &'f fs::Metadata) -> Option<impl Iterator<Item = PathBuf> + use<'f>> {
-    let is_it = |number: &PathBuf| {
-        fs::metadata(number).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
-    };
-    Some(paths_in(&process.join("fd")).ok()?.into_iter().filter(is_it))
-}
-
-/// Whether the process of this folder below `/proc` has a file open for writing. `None` if its open files cannot be listed.
-fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
-    let mut same = open_in(process, file)?;
-    Some(same.any(|number| {
-        let number = number.file_name().unwrap_or_default();
-        let info = about_system(process.join("fdinfo").join(number));
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
-        flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
-    }))
-}
-
-/// Whether this process has a file mapped so that it can write there.
-fn is_mapped_to_write(file: &fs::Metadata) -> bool {
-    let device = format!("{:02x}:{:02x}", major(file.dev()), minor(file.dev()));
-    let maps = about_system("/proc/self/maps");
-    maps.lines().any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let is_shared = words.next().is_some_and(|rights| rights.contains('w') && rights.ends_with('s'));
-        is_shared && words.nth(1) == Some(&device) && words.next() == Some(&file.ino().to_string())
-    })
 }
 
 impl File for RealFile {
@@ -289,47 +251,6 @@ impl File for RealFile {
         std::os::unix::fs::fchown(self.file.get()?, Some(uid), Some(gid))
     }
 
-    fn has_access_list(&self) -> bool {
-        let none: &mut [u8] = &mut [];
-        self.file.get().is_ok_and(|file| rustix::fs::fgetxattr(file, "system.posix_acl_access", none).is_ok())
-    }
-
-    fn has_holes(&self) -> bool {
-        self.file.get().and_then(fs::File::metadata).is_ok_and(|status| status.blocks() < status.len() / 512)
-    }
-
-    fn writer(&self) -> Option<Writer> {
-        match mapped::is_open_to_write(self.file.get().ok()?) {
-            Some(false) => None,
-            Some(true) if self.is_written_by_this_process() == Some(false) => Some(Writer::Others),
-            Some(true) => Some(Writer::ThisProcess),
-            // Leases are not available, as on network file systems and for files of others.
-            None => (self.is_written_by_this_process() == Some(true)).then_some(Writer::ThisProcess),
-        }
-    }
-
-    fn other_writer(&self) -> Option<String> {
-        let own = self.file.get().and_then(fs::File::metadata).ok()?;
-        let number = |process: &Path| process.file_name()?.to_str()?.parse::<u32>().ok();
-        let is_other =
-            |process: &&PathBuf| number(process).is_some_and(|number| number != std::process::id());
-        let processes = paths_in(Path::new("/proc")).ok()?;
-        let mut others = processes.iter().filter(is_other);
-        let other = others.find(|process| has_open_to_write(process, &own) == Some(true))?;
-        let program = about_system(other.join("comm"));
-        Some(format!("{} ({})", number(other)?, program.trim()))
-    }
-
-    fn is_open_in(&self, process: u32) -> bool {
-        let process = Path::new("/proc").join(process.to_string());
-        let status = about_system(process.join("status"));
-        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-        let is_killed = |hex: &str| u64::from_str_radix(hex.trim(), 16).is_ok_and(|set| set & KILLED != 0);
-        let own = self.file.get().and_then(fs::File::metadata);
-        !pending.is_some_and(is_killed)
-            && own.is_ok_and(|own| open_in(&process, &own).is_some_and(|mut open| open.next().is_some()))
-    }
-
     fn map(&self, len: u64) -> Option<Mapped> {
         // Smaller pages cost more to map than to copy.
         let file = self.file.get().ok()?;
@@ -349,9 +270,6 @@ impl File for RealFile {
         self.file.get().map(AsFd::as_fd)
     }
 }
-
-/// SIGKILL in a set of signals.
-const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
 /// The unit in which tmpfs gives memory to a file, if it is mounted with huge pages.
 const LARGE_PAGE: u64 = 2 << 20;

@@ -8,7 +8,6 @@
 //! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
 use super::limit::is_of_too_many_open;
-use super::optional::Optional;
 use super::{File, Files, How, IsMeant, MayPass, Space, Status};
 use rustix::io::Errno;
 use scr_plugin_api::held;
@@ -52,6 +51,48 @@ pub(super) enum Look {
     Status,
     List,
     Read,
+}
+
+/// An operation that scr does without where a file system, or its administrator, refuses it. Where a file can get no second name, a
+/// lock of the system stands in for the one that takes it, and says so itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Optional {
+    /// To sync the names in a folder.
+    SyncFolder,
+    /// To set the times of a file.
+    SetTimes,
+}
+
+impl Optional {
+    /// Whether this answer, which stays, is a reason to do without. Times are worth no file.
+    fn is_refused(self, error: &io::Error) -> bool {
+        match self {
+            Self::SyncFolder => is_refusal(error),
+            Self::SetTimes => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// For the user, once: what was refused, and what stands in for it.
+    fn note(self, path: &Path, error: &io::Error) -> String {
+        let (doing, instead) = match self {
+            Self::SyncFolder => {
+                ("sync a folder", "names in it are as safe as the file system keeps them by itself")
+            }
+            Self::SetTimes => {
+                ("set the times of", "copies have the time when they were copied; set SCR_COPY_METADATA=0")
+            }
+        };
+        format!("cannot {doing} {}: {error}: {instead}", path.display())
+    }
+}
+
+/// Whether this answer refuses an operation for good: the next file gets the same one.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    use Errno as E;
+    matches!(
+        E::from_io_error(error),
+        Some(E::PERM | E::ACCESS | E::INVAL | E::NOSYS | E::OPNOTSUPP | E::BADF)
+    )
 }
 
 impl Unread {
@@ -319,7 +360,7 @@ impl File for RetryingFile {
 mod tests {
     use super::super::{Durability, RealFiles};
     use super::*;
-    use crate::kit::faulty::{FaultyFiles, What};
+    use crate::kit::faulty::{Failure, FaultyFiles, What};
 
     /// How often an operation was tried that fails so many times, and its outcome.
     fn tried<T>(
@@ -474,5 +515,38 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let files = Retrying::around(Arc::new(RealFiles));
         assert_eq!(gone(&*files, dir.path()).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    /// Only EINVAL was known for a folder, and no file could be flushed where times could not be set.
+    #[test]
+    fn what_a_file_system_refuses_for_good_is_done_without_and_said_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "1234").unwrap();
+        for (what, numbers) in
+            [(What::SyncDir, [1, 9, 13, 22, 38, 95]), (What::SetTimes, [1, 5, 13, 20, 39, 95])]
+        {
+            for number in numbers {
+                let faulty = FaultyFiles::new(RealFiles);
+                faulty.only(move |done, _| done == what);
+                faulty.never_pause();
+                faulty.fail_from(1, Failure::Number(number));
+                let files = Retrying::around(Arc::new(faulty));
+                for _ in 0..2 {
+                    match what {
+                        What::SyncDir => files.sync_dir(dir.path()).unwrap(),
+                        _ => files.set_times(&path, (1, 0), (1, 0)).unwrap(),
+                    }
+                }
+                let notes = files.take_notes();
+                assert!(notes.len() == 1 && notes[0].contains("cannot s"), "{what:?} {number}: {notes:?}");
+                assert!(files.take_notes().is_empty());
+            }
+        }
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.fail_from(1, Failure::Number(28));
+        let files = Retrying::around(Arc::new(faulty));
+        assert!(files.sync_dir(dir.path()).is_err(), "a full disk is an error");
+        assert!(files.open(&path, How::Update).unwrap().sync().is_err());
     }
 }

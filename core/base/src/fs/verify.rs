@@ -1,6 +1,7 @@
 //! Compares a file with its record: its length, and its checksum if that is known.
 
 use super::{zeroed, At, File, Files, FsError, How, Kind, MayPass, Status};
+use crate::ensure;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,9 +32,8 @@ pub fn open_whole(
 ) -> Result<(Box<dyn File>, Status), FileError> {
     // Asked before it is opened: to open a FIFO may take forever.
     let named = present(files, path, || files.status(path).at("look at", path))?;
-    if !matches!(named.kind, Kind::File | Kind::Link) {
-        return Err(FileError::NotAFile { path: path.to_owned() });
-    }
+    let may_be_file = matches!(named.kind, Kind::File | Kind::Link);
+    ensure(may_be_file, || FileError::NotAFile { path: path.to_owned() })?;
     open_checked(files, path, How::Read, expected)
 }
 
@@ -57,15 +57,10 @@ pub fn status_checked(files: &dyn Files, path: &Path, expected: Option<u64>) -> 
 }
 
 fn as_recorded(path: &Path, status: Status, expected: Option<u64>) -> Result<Status, FileError> {
-    if status.kind != Kind::File {
-        return Err(FileError::NotAFile { path: path.to_owned() });
-    }
-    match expected {
-        Some(expected) if status.len != expected => {
-            Err(FileError::Size { path: path.to_owned(), expected, found: status.len })
-        }
-        _ => Ok(status),
-    }
+    ensure(status.kind == Kind::File, || FileError::NotAFile { path: path.to_owned() })?;
+    let (found, expected) = (status.len, expected.unwrap_or(status.len));
+    ensure(found == expected, || FileError::Size { path: path.to_owned(), expected, found })?;
+    Ok(status)
 }
 
 fn present<T>(files: &dyn Files, path: &Path, ask: impl Fn() -> Result<T, FsError>) -> Result<T, FileError> {
@@ -129,32 +124,15 @@ pub fn block_size(block_bytes: u64) -> usize {
 pub enum FileError {
     /// A file is not, or no longer, what was recorded of it.
     #[error("{} has {found} bytes where {expected} were recorded; it was changed or damaged", path.display())]
-    Size {
-        /// The file.
-        path: PathBuf,
-        /// The recorded value.
-        expected: u64,
-        /// The value that is there.
-        found: u64,
-    },
+    Size { path: PathBuf, expected: u64, found: u64 },
     /// A file has other bytes than were recorded.
     #[error(
         "{} is damaged: its checksum is {found:#010x} where {expected:#010x} was recorded", path.display()
     )]
-    Checksum {
-        /// The file.
-        path: PathBuf,
-        /// The recorded value.
-        expected: u32,
-        /// The value that was found.
-        found: u32,
-    },
+    Checksum { path: PathBuf, expected: u32, found: u32 },
     /// A file is missing.
     #[error("{} is missing", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// A later dataset may have written to the file, and there is no checksum to compare.
     #[error(
         "{} was changed after its dataset was complete, perhaps by a later dataset that was not completed, and no checksum of it is \
@@ -162,62 +140,36 @@ pub enum FileError {
          or run `scr index --add NAME --trust-times'",
         path.display()
     )]
-    Unproven {
-        /// The file.
-        path: PathBuf,
-    },
+    Unproven { path: PathBuf },
     /// A later dataset was given the file to write over, and there is no checksum to compare.
     #[error(
         "{} was given to a later dataset to write over, which was not completed, and no checksum of it is recorded",
         path.display()
     )]
-    GivenOut {
-        /// The file.
-        path: PathBuf,
-    },
+    GivenOut { path: PathBuf },
     /// Something else is in a file's place.
     #[error("{} is not a regular file", path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// All files together are not what was recorded.
+    NotAFile { path: PathBuf },
+    /// All files together are not what was recorded: how many, and with how many bytes.
     #[error(
         "there are {} files with {} bytes where {} files with {} bytes were recorded",
         found.0, found.1, expected.0, expected.1
     )]
-    Totals {
-        /// Files and bytes that were recorded.
-        expected: (u64, u64),
-        /// Files and bytes that are there.
-        found: (u64, u64),
-    },
+    Totals { expected: (u64, u64), found: (u64, u64) },
     /// In cache it would have the path of another file of its rank.
     #[error("`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place")]
-    BaseName {
-        /// The file as its dataset knows it.
-        name: String,
-    },
+    BaseName { name: String },
     /// The list of what lies in a container would be too long to be read.
     #[error("{} would have too many files in it", path.display())]
-    TooMany {
-        /// The container.
-        path: PathBuf,
-    },
+    TooMany { path: PathBuf },
     /// The application may have written to the file after its dataset was complete.
     #[error("{} was changed since it was written", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
+    Changed { path: PathBuf },
     /// The application has written to the file after its dataset was complete.
     #[error(
         "{} was written to after SCR_Complete_output; let the application write and close its files before that call", path.display()
     )]
-    WrittenLate {
-        /// The file.
-        path: PathBuf,
-    },
+    WrittenLate { path: PathBuf },
     /// A file or folder could not be used.
     #[error("{}", crate::describe(.0))]
     Fs(FsError),

@@ -87,43 +87,34 @@ impl dyn Files + '_ {
         wait: Durability,
         may_replace: &dyn Fn() -> bool,
     ) -> Result<(), FsError> {
-        retried(self, |files| files.write_once(path, bytes, mode, wait, may_replace))
-    }
-
-    fn write_once(
-        &self,
-        path: &Path,
-        bytes: &[u8],
-        mode: u32,
-        wait: Durability,
-        may_replace: &dyn Fn() -> bool,
-    ) -> Result<(), FsError> {
-        let (temporary, file) = self.create_temporary(path, mode)?;
-        let written = self
-            .take_over_access(&*file, path)
-            .and_then(|()| fill(&*file, &temporary, bytes, wait))
-            .and_then(|()| match may_replace() {
-                true => Ok(()),
-                false => Err(FsError::lock_lost(path)),
-            })
-            .and_then(|()| {
-                let renamed = self.rename(&temporary, path).at("rename a new file to", path);
-                // The process that has taken the lock has removed the new file.
-                renamed.map_err(|error| match error.is_not_found() && !may_replace() {
-                    true => FsError::lock_lost(path),
-                    false => error,
+        retried(self, |files| {
+            let (temporary, file) = files.create_temporary(path, mode)?;
+            let written = files
+                .take_over_access(&*file, path)
+                .and_then(|()| fill(&*file, &temporary, bytes, wait))
+                .and_then(|()| match may_replace() {
+                    true => Ok(()),
+                    false => Err(FsError::lock_lost(path)),
                 })
-            });
-        if let Err(error) = written {
-            // The first error is the one to report.
-            let _ = self.remove_file(&temporary);
-            return Err(error);
-        }
-        if wait == Durability::Synced {
-            let folder = folder_of(path);
-            self.sync_dir(folder).at("sync", folder)?;
-        }
-        Ok(())
+                .and_then(|()| {
+                    let renamed = files.rename(&temporary, path).at("rename a new file to", path);
+                    // The process that has taken the lock has removed the new file.
+                    renamed.map_err(|error| match error.is_not_found() && !may_replace() {
+                        true => FsError::lock_lost(path),
+                        false => error,
+                    })
+                });
+            if let Err(error) = written {
+                // The first error is the one to report.
+                let _ = files.remove_file(&temporary);
+                return Err(error);
+            }
+            if wait == Durability::Synced {
+                let folder = folder_of(path);
+                files.sync_dir(folder).at("sync", folder)?;
+            }
+            Ok(())
+        })
     }
 
     /// What root makes in the folder of a user belongs to the user: the user's next job is to change it.

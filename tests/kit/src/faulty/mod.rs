@@ -10,7 +10,7 @@ pub use given_up::given_up;
 pub use unsynced::Random;
 
 use rustix::io::Errno;
-use scr_base::fs::{File, Files, HeldMemory, How, IsMeant, LockAttempt, Space, Status, Writer};
+use scr_base::fs::{File, Files, HeldMemory, How, IsMeant, LockAttempt, Space, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -561,26 +561,6 @@ impl FaultyFile {
 }
 
 impl File for FaultyFile {
-    fn has_access_list(&self) -> bool {
-        self.inner.has_access_list()
-    }
-
-    fn has_holes(&self) -> bool {
-        self.inner.has_holes()
-    }
-
-    fn writer(&self) -> Option<Writer> {
-        self.inner.writer()
-    }
-
-    fn is_open_in(&self, process: u32) -> bool {
-        self.inner.is_open_in(process)
-    }
-
-    fn other_writer(&self) -> Option<String> {
-        self.inner.other_writer()
-    }
-
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self.files.judge(What::Read, &self.path, None, buffer.len()) {
             Verdict::Go => self.inner.read_at(offset, buffer),
