@@ -13,8 +13,9 @@
 
 use super::fields::{crc, set_crc};
 use super::{DatasetDescriptor, FileName, Prefix, PrefixError, PrefixFile, Rank2File};
+use scr_base::ensure;
 use scr_base::fs::verify::{open_whole, FileError};
-use scr_base::fs::{At, File, Files, FsError, MAX_TREE_BYTES};
+use scr_base::fs::{At, File, Files, MAX_TREE_BYTES};
 use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -85,46 +86,42 @@ impl Contents {
     ) -> Result<Self, PrefixError> {
         let path = prefix.file(&file.name);
         let fault = |reason| damaged(&path, reason);
-        if !file.name.is_container() {
-            return Err(fault("it is listed as a container and has no name of one"));
-        }
+        ensure(file.name.is_container(), || fault("it is listed as a container and has no name of one"))?;
         let (open, status) = open_whole(files, &path, file.bytes).map_err(|error| match error {
             FileError::Fs(error) => error.into(),
             FileError::Missing { path } => PrefixError::Missing { path },
             _ => fault("it has another length than was recorded, or is no file"),
         })?;
-        let contents = read_contents(&*open, &path, status.len)?.map_err(fault)?;
-        let found = Self::parse(&contents.0, contents.1).at("use", &path)?.map_err(fault)?;
-        if (found.id, found.created) != (dataset.id, dataset.created) {
-            return Err(fault("it belongs to another dataset"));
-        }
+        let (tree, data) = read_contents(&*open, &path, status.len)?;
+        let found = Self::parse(&tree, data, &path)?;
+        let is_its = (found.id, found.created) == (dataset.id, dataset.created);
+        ensure(is_its, || fault("it belongs to another dataset"))?;
         Ok(found)
     }
 
     /// From a tree that follows so many bytes.
-    pub fn parse(tree: &KvTree, data: u64) -> Result<Result<Self, &'static str>, FieldError> {
-        let ranks: u32 = tree.require("RANKS")?;
+    ///
+    /// # Errors
+    /// The tree is not what such a container has.
+    pub fn parse(tree: &KvTree, data: u64, path: &Path) -> Result<Self, PrefixError> {
+        let fault = |reason| damaged(path, reason);
+        let ranks: u32 = tree.require("RANKS").at("use", path)?;
         let mut by_rank = BTreeMap::new();
         let mut names = HashSet::new();
         for (key, below) in tree.get("RANK").into_iter().flat_map(KvTree::iter) {
             let text = std::str::from_utf8(key).unwrap_or_default();
             let rank = text.parse().ok().filter(|rank: &u32| *rank < ranks && rank.to_string() == text);
-            let Some(rank) = rank else { return Ok(Err("it has files of a rank that the run did not have")) };
-            let Some(members) = members_from_tree(below)? else {
-                return Ok(Err("it has a file whose name is not allowed"));
-            };
+            let rank = rank.ok_or_else(|| fault("it has files of a rank that the run did not have"))?;
+            let members = members_from_tree(below, path)?;
             for member in &members {
-                if member.offset.checked_add(member.bytes).is_none_or(|end| end > data) {
-                    return Ok(Err("a file in it ends after its last byte"));
-                }
-                if !names.insert(member.name.clone()) {
-                    return Ok(Err("it has a file twice"));
-                }
+                let ends_before = member.offset.checked_add(member.bytes).is_some_and(|end| end <= data);
+                ensure(ends_before, || fault("a file in it ends after its last byte"))?;
+                ensure(names.insert(member.name.clone()), || fault("it has a file twice"))?;
             }
             by_rank.insert(Rank(rank), members);
         }
-        let (id, created) = (tree.require("ID")?, tree.require("CREATED")?);
-        Ok(Ok(Self { id, created, ranks, by_rank }))
+        let (id, created) = (tree.require("ID").at("use", path)?, tree.require("CREATED").at("use", path)?);
+        Ok(Self { id, created, ranks, by_rank })
     }
 }
 
@@ -143,21 +140,18 @@ pub fn read_all(
     let mut all = Vec::new();
     for file in lists.by_rank().iter().flatten() {
         let contents = Contents::read(files, prefix, dataset, file)?;
-        if contents.ranks as usize != lists.ranks() {
-            return Err(fault("it leads to a container that another number of ranks wrote"));
-        }
-        if !contents.by_rank.keys().all(|&rank| ranks.insert(rank)) {
-            return Err(fault("it leads to two containers with files of one rank"));
-        }
-        if !contents.by_rank.values().flatten().all(|member| names.insert(member.name.clone())) {
-            return Err(fault("it leads to two containers with one file"));
-        }
+        let is_of_run = contents.ranks as usize == lists.ranks();
+        ensure(is_of_run, || fault("it leads to a container that another number of ranks wrote"))?;
+        let has_new_ranks = contents.by_rank.keys().all(|&rank| ranks.insert(rank));
+        ensure(has_new_ranks, || fault("it leads to two containers with files of one rank"))?;
+        let mut members = contents.by_rank.values().flatten();
+        let has_new_names = members.all(|member| names.insert(member.name.clone()));
+        ensure(has_new_names, || fault("it leads to two containers with one file"))?;
         all.push((file.name.clone(), contents));
     }
-    match ranks.len() == lists.ranks() {
-        true => Ok(all),
-        false => Err(fault("the containers that it leads to do not have the files of all ranks")),
-    }
+    let has_all = ranks.len() == lists.ranks();
+    ensure(has_all, || fault("the containers that it leads to do not have the files of all ranks"))?;
+    Ok(all)
 }
 
 /// How many files lie in containers, and how many bytes are in them.
@@ -167,24 +161,20 @@ pub fn totals(containers: &[(FileName, Contents)]) -> (u64, u64) {
 }
 
 /// The tree at the end of a container, and how many bytes are before it.
-fn read_contents(
-    file: &dyn File,
-    path: &Path,
-    len: u64,
-) -> Result<Result<(KvTree, u64), &'static str>, FsError> {
+fn read_contents(file: &dyn File, path: &Path, len: u64) -> Result<(KvTree, u64), PrefixError> {
+    let fault = |reason| damaged(path, reason);
     let mut footer = [0; FOOTER];
-    let Some(end) = len.checked_sub(FOOTER as u64) else { return Ok(Err("it is too short")) };
-    if file.read_at(end, &mut footer).at("read", path)? != FOOTER || footer[8..] != *MAGIC {
-        return Ok(Err("it does not end as a container does"));
-    }
+    let end = len.checked_sub(FOOTER as u64).ok_or_else(|| fault("it is too short"))?;
+    let is_ended = file.read_at(end, &mut footer).at("read", path)? == FOOTER && footer[8..] == *MAGIC;
+    ensure(is_ended, || fault("it does not end as a container does"))?;
     let length = footer[..8].iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
     let data = end.checked_sub(length).filter(|_| length <= MAX_TREE_BYTES);
-    let Some(data) = data else { return Ok(Err("the length of its contents is wrong")) };
+    let data = data.ok_or_else(|| fault("the length of its contents is wrong"))?;
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    if file.read_at(data, &mut bytes).at("read", path)? as u64 != length {
-        return Ok(Err("it is shorter than it was"));
-    }
-    Ok(KvTree::from_file_bytes(&bytes).map(|tree| (tree, data)).map_err(|_| "its contents have other bytes"))
+    let is_whole = file.read_at(data, &mut bytes).at("read", path)? as u64 == length;
+    ensure(is_whole, || fault("it is shorter than it was"))?;
+    let tree = KvTree::from_file_bytes(&bytes).map_err(|_| fault("its contents have other bytes"))?;
+    Ok((tree, data))
 }
 
 fn members_to_tree(members: &[Member]) -> KvTree {
@@ -201,21 +191,25 @@ fn members_to_tree(members: &[Member]) -> KvTree {
     tree
 }
 
-/// `None` where a name is not allowed.
-fn members_from_tree(tree: &KvTree) -> Result<Option<Vec<Member>>, FieldError> {
+fn members_from_tree(tree: &KvTree, path: &Path) -> Result<Vec<Member>, PrefixError> {
     let mut members = Vec::new();
     for (name, below) in tree.get("FILE").into_iter().flat_map(KvTree::iter) {
-        let Ok(name) = FileName::parse(name) else { return Ok(None) };
-        members.push(Member {
-            name,
-            offset: below.require("OFFSET")?,
-            bytes: below.require("SIZE")?,
-            crc: crc(below)?.ok_or_else(|| FieldError::Missing { key: "CRC".to_owned() })?,
-            mode: below.require("MODE")?,
-            mtime: (below.require("MTIME")?, below.require("MTIME_NANOS")?),
-        });
+        let name = FileName::parse(name);
+        let name = name.map_err(|_| damaged(path, "it has a file whose name is not allowed"))?;
+        members.push(member(name, below).at("use", path)?);
     }
-    Ok(Some(members))
+    Ok(members)
+}
+
+fn member(name: FileName, tree: &KvTree) -> Result<Member, FieldError> {
+    Ok(Member {
+        name,
+        offset: tree.require("OFFSET")?,
+        bytes: tree.require("SIZE")?,
+        crc: crc(tree)?.ok_or_else(|| FieldError::Missing { key: "CRC".to_owned() })?,
+        mode: tree.require("MODE")?,
+        mtime: (tree.require("MTIME")?, tree.require("MTIME_NANOS")?),
+    })
 }
 
 const MAGIC: &[u8; 8] = b"SCRCONT1";

@@ -16,78 +16,38 @@ pub enum PrefixError {
     File(FileError),
     /// It is damaged, and there is a way out.
     #[error("{}; {advice}", scr_base::describe(fault))]
-    Damaged {
-        /// The fault.
-        fault: FsError,
-        /// The cure.
-        advice: &'static str,
-    },
+    Damaged { fault: FsError, advice: &'static str },
     /// An index is damaged, and the new one that would take its place cannot be written.
     #[error("{}; no new index can take its place: {}", damage.fault(), scr_base::describe(why))]
-    Unhealed {
-        /// The fault.
-        damage: Box<PrefixError>,
-        /// The obstacle.
-        why: Box<PrefixError>,
-    },
+    Unhealed { damage: Box<PrefixError>, why: Box<PrefixError> },
     /// Another directory is in its place, or none.
     #[error(
         "the prefix directory {} of this run is not there, or another directory is in its place: give it its name back, mount its \
          file system on this node, or let SCR_PREFIX name a folder that all nodes share",
         dir.display()
     )]
-    Elsewhere {
-        /// Its path.
-        dir: PathBuf,
-    },
+    Elsewhere { dir: PathBuf },
     /// Written by another release.
     #[error("{} has format version {found}, and this release reads version {expected}", path.display())]
-    Version {
-        /// Which file.
-        path: PathBuf,
-        /// Its version.
-        found: u64,
-        /// The only one that is read.
-        expected: u64,
-    },
+    Version { path: PathBuf, found: u64, expected: u64 },
     /// A file that must be there is missing.
     #[error("{} is missing", path.display())]
-    Missing {
-        /// Which file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The ledger refuses what was asked for.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// An older dataset is getting the same names, and could not be finished first.
     #[error("the flush {token} is giving files the same names, and could not be finished first: {why}")]
-    NotItsTurn {
-        /// The other flush.
-        token: String,
-        /// The obstacle.
-        why: String,
-    },
+    NotItsTurn { token: String, why: String },
     /// The lists of another dataset cannot be read, and it may have files of this one.
     #[error(
         "whether dataset {id} `{name}' has files of it is not known: {why}; if that stays so, `scr index --drop {name}' gives \
          dataset {id} up"
     )]
-    OfOther {
-        /// The number of the other dataset.
-        id: u64,
-        /// Its name.
-        name: String,
-        /// The obstacle.
-        why: String,
-    },
-    /// A folder, or a file, is not as it must be.
+    OfOther { id: u64, name: String, why: String },
+    /// A folder, or a file, is not as it must be; the fault, and what to do, follow the path.
     #[error("{} {fault}", path.display())]
-    Unusable {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it, and what to do, as it follows the path.
-        fault: String,
-    },
+    Unusable { path: PathBuf, fault: String },
 }
 
 impl PrefixError {

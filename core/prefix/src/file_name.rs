@@ -4,6 +4,7 @@
 //! None of them may lead out of the prefix directory or into the library's own folder there. So a name is checked once, when it
 //! is parsed, and a holder of a [`FileName`] need not check it again.
 
+use scr_base::ensure;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::ffi::OsStr;
@@ -225,15 +226,9 @@ fn is_container(name: &[u8]) -> bool {
 }
 
 fn check(name: &[u8]) -> Result<(), FileNameFault> {
-    if name.is_empty() {
-        return Err(FileNameFault::Empty);
-    }
-    if name.len() > MAX_NAME_BYTES {
-        return Err(FileNameFault::TooLong);
-    }
-    if name.contains(&0) {
-        return Err(FileNameFault::Nul);
-    }
+    ensure(!name.is_empty(), || FileNameFault::Empty)?;
+    ensure(name.len() <= MAX_NAME_BYTES, || FileNameFault::TooLong)?;
+    ensure(!name.contains(&0), || FileNameFault::Nul)?;
     for part in name.split(|&byte| byte == b'/') {
         match part {
             b"" => return Err(FileNameFault::EmptyPart),
@@ -242,10 +237,7 @@ fn check(name: &[u8]) -> Result<(), FileNameFault> {
             _ => {}
         }
     }
-    if name.split(|&byte| byte == b'/').next() == Some(HIDDEN) {
-        return Err(FileNameFault::Reserved);
-    }
-    Ok(())
+    ensure(name.split(|&byte| byte == b'/').next() != Some(HIDDEN), || FileNameFault::Reserved)
 }
 
 /// A name without `.`, `..` and empty parts; `None` where it leads out of the prefix directory or is that of a folder.

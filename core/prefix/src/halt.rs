@@ -71,24 +71,11 @@ pub enum HaltReason {
     /// The last of the wanted checkpoints is complete.
     NoCheckpointsLeft,
     /// The time after which to stop has come.
-    ExitAfter {
-        /// That time.
-        time: i64,
-    },
+    ExitAfter { time: i64 },
     /// Too little time is left before the time before which to stop.
-    ExitBefore {
-        /// That time.
-        time: i64,
-        /// How many seconds before it.
-        halt_seconds: i64,
-    },
+    ExitBefore { time: i64, halt_seconds: i64 },
     /// Too little time is left in the allocation.
-    AllocationEnds {
-        /// Seconds left.
-        left: i64,
-        /// How many there must be.
-        halt_seconds: i64,
-    },
+    AllocationEnds { left: i64, halt_seconds: i64 },
 }
 
 /// When a job is to halt.

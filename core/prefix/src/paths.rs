@@ -20,7 +20,8 @@ const DATASET_FOLDER: &str = "scr.dataset.";
 #[derive(Debug, Clone)]
 pub struct Prefix {
     dir: PathBuf,
-    known: Known,
+    /// The knowledge of this process about files that others change as well.
+    pub(super) known: Known,
 }
 
 impl PartialEq for Prefix {
@@ -98,11 +99,6 @@ impl Prefix {
     /// The name below the prefix directory of an absolute path, with links followed that do not lead outside.
     pub fn name_of(&self, files: &dyn Files, path: &Path) -> Option<PathBuf> {
         Some(self.follow(files, path).ok()??.below)
-    }
-
-    /// The knowledge of this process about files that others change as well.
-    pub(super) fn known(&self) -> &Known {
-        &self.known
     }
 
     /// Leaves a message for the user, where nobody can be told at once.

@@ -107,7 +107,7 @@ fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile
     let path = T::path(prefix);
     let found = files.read_if_there(&path, MAX_TREE_BYTES);
     let Some(bytes) = found.map_err(T::advise)? else { return Ok(None) };
-    let known = prefix.known().take(&path, &bytes);
+    let known = prefix.known.take(&path, &bytes);
     let is_known = known.is_some();
     let tree = known.map_or_else(|| KvTree::from_file_bytes(&bytes), Ok);
     let tree = tree.map_err(|source| T::advise(FsError::Tree { path: path.clone(), source }))?;
@@ -118,7 +118,7 @@ fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile
 pub(crate) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
     let Some(mut found) = find::<T>(files, prefix)? else { return Ok(None) };
     if found.is_known {
-        prefix.known().leave(T::path(prefix), found.bytes, found.content.tree_mut().clone());
+        prefix.known.leave(T::path(prefix), found.bytes, found.content.tree_mut().clone());
     }
     Ok(Some(found.content))
 }
@@ -132,7 +132,7 @@ pub(crate) fn look<T: Shared, R>(
     let Some(mut found) = find::<T>(files, prefix)? else { return Ok(work(&T::default())) };
     let value = work(&found.content);
     if found.is_known {
-        prefix.known().leave(T::path(prefix), found.bytes, std::mem::take(found.content.tree_mut()));
+        prefix.known.leave(T::path(prefix), found.bytes, std::mem::take(found.content.tree_mut()));
     }
     Ok(value)
 }
@@ -187,7 +187,7 @@ impl Locked<'_> {
         if safe.as_ref() != Some(&after) {
             self.files.write_fenced(&path, &after, FILE_MODE, T::WAIT, self.is_ours)?;
         }
-        self.prefix.known().leave(path, after, std::mem::take(content.tree_mut()));
+        self.prefix.known.leave(path, after, std::mem::take(content.tree_mut()));
         Ok(())
     }
 }
@@ -306,7 +306,7 @@ mod tests {
     fn what_others_change_is_seen_and_what_nobody_has_changed_is_not_parsed_again() {
         let (_dir, prefix) = indexed(1);
         let path = prefix.index_file();
-        let left = || held(&prefix.known().0).files.get(&path).map(|(bytes, _)| bytes.clone());
+        let left = || held(&prefix.known.0).files.get(&path).map(|(bytes, _)| bytes.clone());
         let there = || std::fs::read(&path).unwrap();
         assert_eq!(left(), Some(there()));
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(1).is_some());

@@ -9,6 +9,7 @@
 use super::container::damaged;
 use super::fields::{flag, set_flag};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use scr_base::ensure;
 use scr_base::fs::{At, Durability, Files};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -37,10 +38,9 @@ impl Summary {
         let path = prefix.summary_file(id);
         let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
         let summary = Self::from_tree(&tree, &path)?;
-        if summary.dataset.id != id {
-            let fault = format!("describes dataset {}, and dataset {id} should be there", summary.dataset.id);
-            return Err(PrefixError::unusable(path, fault));
-        }
+        let found = summary.dataset.id;
+        let fault = || format!("describes dataset {found}, and dataset {id} should be there");
+        ensure(found == id, || PrefixError::unusable(path, fault()))?;
         Ok(Some(summary))
     }
 
@@ -85,16 +85,13 @@ impl Summary {
     /// The version is another one, or a field is missing or malformed.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
-        if !(VERSION..=VERSION_AGGREGATED).contains(&found) {
-            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
-        }
+        let other = || PrefixError::Version { path: path.to_owned(), found, expected: VERSION };
+        ensure((VERSION..=VERSION_AGGREGATED).contains(&found), other)?;
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
         let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).at("use", path)?;
         let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
         let dataset = DatasetDescriptor::from_tree(dataset).at("use", path)?;
-        if found != version_of(&dataset) {
-            return Err(damaged(path, "its version does not fit it"));
-        }
+        ensure(found == version_of(&dataset), || damaged(path, "its version does not fit it"))?;
         Ok(Self { dataset, complete: complete.at("use", path)? })
     }
 }

@@ -5,6 +5,7 @@ use super::write::is_part_name;
 use super::{fault, listed_name, other_ranks, rank_twice, ranks_missing, Names, PrefixFile, Rank2File};
 use crate::fields::crc;
 use crate::{FileName, Prefix, PrefixError};
+use scr_base::ensure;
 use scr_base::fs::{At, EntryName, Files, FsError, MAX_TREE_BYTES};
 use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
@@ -69,9 +70,7 @@ pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, 
         }
         parts = below;
     }
-    if parts.is_empty() {
-        return Err(fault(&top, ranks_missing(ranks, ranks, Rank(0))));
-    }
+    ensure(!parts.is_empty(), || fault(&top, ranks_missing(ranks, ranks, Rank(0))))?;
     parts.sort_by_key(|leaf| leaf.reader);
     Ok(parts)
 }
@@ -91,12 +90,9 @@ fn parts_of_top(
 ) -> Result<(u32, u32, Vec<Leaf>), PrefixError> {
     let level = tree.require("LEVEL").at("use", top)?;
     let ranks = tree.require("RANKS").at("use", top)?;
-    if !(1..=MAX_LEVELS).contains(&level) {
-        return Err(fault(top, format!("it has level {level} where 1 to {MAX_LEVELS} is expected")));
-    }
-    if ranks == 0 {
-        return Err(fault(top, other_ranks(0, 1)));
-    }
+    let other_level = || fault(top, format!("it has level {level} where 1 to {MAX_LEVELS} is expected"));
+    ensure((1..=MAX_LEVELS).contains(&level), other_level)?;
+    ensure(ranks > 0, || fault(top, other_ranks(0, 1)))?;
     Ok((level, ranks, children(tree, top, top, ranks, seen)?))
 }
 
@@ -136,9 +132,7 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
             for file in &list {
                 names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
             }
-            if by_rank.insert(rank, list).is_some() {
-                return Err(fault(&leaf.path, rank_twice(rank)));
-            }
+            ensure(by_rank.insert(rank, list).is_none(), || fault(&leaf.path, rank_twice(rank)))?;
         }
     }
     // All are below `ranks`, so they are all there where there are as many.
@@ -154,13 +148,9 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
 fn read_level(files: &dyn Files, part: &Leaf, level: u32) -> Result<KvTree, PrefixError> {
     let tree = read_part(files, &part.path, part.offset)?;
     let found: u32 = tree.require("LEVEL").at("use", &part.path)?;
-    if found != level {
-        return Err(fault(&part.path, format!("it has level {found} where {level} is expected")));
-    }
+    ensure(found == level, || fault(&part.path, format!("it has level {found} where {level} is expected")))?;
     let found = tree.require("RANKS").at("use", &part.path)?;
-    if found != part.ranks {
-        return Err(fault(&part.path, other_ranks(found, part.ranks)));
-    }
+    ensure(found == part.ranks, || fault(&part.path, other_ranks(found, part.ranks)))?;
     Ok(tree)
 }
 
@@ -186,13 +176,9 @@ fn children(
         let reader = rank(key, ranks).map_err(|reason| fault(path, reason))?;
         let name: String = below.require("FILE").at("use", path)?;
         let offset = below.require("OFFSET").at("use", path)?;
-        if !is_part_name(&name) {
-            let reason = format!("it leads to `{name}', which is not the name of a list of files");
-            return Err(fault(path, reason));
-        }
-        if !seen.insert(name.clone()) {
-            return Err(fault(path, format!("the list `{name}' is led to twice")));
-        }
+        let other = || format!("it leads to `{name}', which is not the name of a list of files");
+        ensure(is_part_name(&name), || fault(path, other()))?;
+        ensure(seen.insert(name.clone()), || fault(path, format!("the list `{name}' is led to twice")))?;
         let mut part = top.as_os_str().to_owned();
         part.push(&name);
         parts.push(Leaf { path: part.into(), offset, reader, ranks });

@@ -4,6 +4,7 @@
 use super::{fault, LeafLists, Names, PrefixFile};
 use crate::fields::set_crc;
 use crate::{Prefix, PrefixError, FILE_MODE};
+use scr_base::ensure;
 use scr_base::fs::{At, Durability, Files};
 use scr_comm::Rank;
 use scr_plugin_api::KvTree;
@@ -84,9 +85,7 @@ pub(crate) fn write_maps(
     ranks: u32,
     fan_out: u32,
 ) -> Result<(), PrefixError> {
-    if ranks == 0 {
-        return Err(fault(&prefix.rank2file(id), super::other_ranks(0, 1)));
-    }
+    ensure(ranks > 0, || fault(&prefix.rank2file(id), super::other_ranks(0, 1)))?;
     let all = u64::from(ranks);
     let starts = |span: u64| (0..all).step_by(usize::try_from(span).unwrap_or(usize::MAX));
     // How many ranks a part of the level below, and one of this level, stands for.

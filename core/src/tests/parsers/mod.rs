@@ -113,7 +113,7 @@ fn rank2file(bytes: &[u8]) {
     let tree = tree(bytes);
     black_box(rank2file::parts_in(&tree, Path::new("/p/rank2file"))).ok();
     black_box(rank2file::lists_in(&tree, Path::new("/p/rank2file"), 1 << 20)).ok();
-    black_box(Contents::parse(&tree, 1 << 20)).ok();
+    black_box(Contents::parse(&tree, 1 << 20, Path::new("/p/container"))).ok();
 }
 
 fn summary(bytes: &[u8]) {
