@@ -50,7 +50,7 @@ pub fn open_together(
     };
     let word = broadcast_among(comm, mates, word)?;
     let checked = checked.unwrap_or_else(|| take_word(host, &notice, &word));
-    let opened = checked.and_then(|(found, library)| OpenPlugin::load(&*host.env().files, &found, &library));
+    let opened = checked.and_then(|(found, library)| OpenPlugin::load(&*host.env.files, &found, &library));
     agree_at(comm, host.node(), opened).or_else(|error| Err(CollectiveError::from(unusable(error.agreed()?))))
 }
 
@@ -59,7 +59,7 @@ type Checked = Result<(FoundPlugin, CheckedLibrary), PluginLoadError>;
 
 fn resolve(host: &PluginHost, kind: PluginKind, name: &str) -> Checked {
     let found = host.find(kind, name)?;
-    let library = found.check(host.env())?;
+    let library = found.check(&host.env)?;
     Ok((found, library))
 }
 
@@ -96,7 +96,7 @@ impl Notice {
 /// Checks that the library is here, and the same as on rank 0.
 fn check_here(host: &PluginHost, notice: &Notice) -> Checked {
     let found = notice.chosen()?;
-    let library = found.check(host.env())?;
+    let library = found.check(&host.env)?;
     if library.sha256 != notice.sha256 {
         return Err(PluginLoadError::Unusable(format!(
             "the library {} is another one than on rank 0 (sha256 {} here, {} there); install the same on all nodes",
@@ -110,7 +110,7 @@ fn check_here(host: &PluginHost, notice: &Notice) -> Checked {
 
 /// The same with the word of the first rank of this node, if that has found it good and this rank finds the same file.
 fn take_word(host: &PluginHost, notice: &Notice, word: &[u8]) -> Checked {
-    let env = host.env();
+    let env = &host.env;
     match check::checked_by_mate(&*env.files, word, &Trusted::by(env)) {
         Some(library) => Ok((notice.chosen()?, library)),
         None => check_here(host, notice),

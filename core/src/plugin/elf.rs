@@ -6,6 +6,7 @@
 use object::elf::{FileHeader64, ET_DYN, PT_DYNAMIC, PT_LOAD, SHT_NOBITS};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::Endianness;
+use scr_base::ensure;
 
 type Header = FileHeader64<Endianness>;
 
@@ -23,12 +24,8 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
 
 /// The first bytes: the magic ones, the width and the byte order of the machine.
 fn check_ident(bytes: &[u8]) -> Result<(), String> {
-    if !bytes.starts_with(b"\x7fELF") {
-        return Err(not_library(looks_like(bytes)));
-    }
-    if bytes.len() < size_of::<Header>() {
-        return Err(cut_short("header", size_of::<Header>() as u64, bytes.len() as u64));
-    }
+    ensure(bytes.starts_with(b"\x7fELF"), || not_library(looks_like(bytes)))?;
+    check_range("header", 0, size_of::<Header>() as u64, bytes.len() as u64)?;
     match (bytes.get(4), bytes.get(5)) {
         (Some(2), Some(1)) if cfg!(all(target_pointer_width = "64", target_endian = "little")) => Ok(()),
         (Some(2), Some(2)) if cfg!(all(target_pointer_width = "64", target_endian = "big")) => Ok(()),
@@ -105,14 +102,10 @@ fn check_segments(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(
         check_range(&format!("segment {number}"), offset, file_bytes, bytes.len() as u64)?;
         loadable |= segment.p_type(endian) == PT_LOAD;
         dynamic |= segment.p_type(endian) == PT_DYNAMIC;
-        if segment.p_type(endian) == PT_LOAD && segment.p_memsz(endian) < file_bytes {
-            return Err(damaged(&format!("segment {number} has more bytes in the file than in memory")));
-        }
+        let fits = segment.p_type(endian) != PT_LOAD || segment.p_memsz(endian) >= file_bytes;
+        ensure(fits, || damaged(&format!("segment {number} has more bytes in the file than in memory")))?;
     }
-    match loadable && dynamic {
-        true => Ok(()),
-        false => Err(damaged(&"nothing in it can be loaded")),
-    }
+    ensure(loadable && dynamic, || damaged(&"nothing in it can be loaded"))
 }
 
 fn check_sections(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), String> {
@@ -128,15 +121,11 @@ fn check_sections(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(
 
 fn check_range(part: &str, offset: u64, bytes: u64, len: u64) -> Result<(), String> {
     let end = offset.saturating_add(bytes);
-    if end > len {
-        Err(cut_short(part, end, len))
-    } else {
-        Ok(())
-    }
-}
-
-fn cut_short(part: &str, end: u64, len: u64) -> String {
-    format!("it is cut short: its {part} should reach to byte {end}, and the file has {len}; copy it again")
+    ensure(end <= len, || {
+        format!(
+            "it is cut short: its {part} should reach to byte {end}, and the file has {len}; copy it again"
+        )
+    })
 }
 
 fn damaged(why: &dyn std::fmt::Display) -> String {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 
 /// Finds and opens plugins.
 pub struct PluginHost {
-    env: Env,
+    pub(super) env: Env,
     plugin_path: Option<String>,
     /// Made when it is first needed: in a job only rank 0 looks.
     discovery: Mutex<Option<Arc<Discovery>>>,
@@ -28,12 +28,7 @@ pub struct PluginHost {
 pub enum PluginLoadError {
     /// Its library cannot be read.
     #[error("cannot read the library {}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// There is none, its library must not be loaded or is not what its manifest says, its options are not allowed, or the
     /// plugin itself refuses.
     #[error("{0}")]
@@ -79,11 +74,6 @@ impl PluginHost {
             folders.join(":")
         });
         Self::new(env, path.as_deref())
-    }
-
-    /// The world that it looks at.
-    pub(super) fn env(&self) -> &Env {
-        &self.env
     }
 
     /// The node that this process is on, for messages.

@@ -12,6 +12,7 @@ use super::check::CheckedLibrary;
 use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
+use scr_base::ensure;
 use scr_base::fs::{Files, Status};
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
 use scr_plugin_api::{held, repeat};
@@ -53,11 +54,9 @@ pub fn load(files: &dyn Files, library: &CheckedLibrary) -> Result<LoadedPlugin,
         }
     };
     let known = &mut loaded[at];
-    if known.sha256 != library.sha256 {
-        return Err(format!(
-            "the library {path} was changed after this process had loaded it; start the process again"
-        ));
-    }
+    ensure(known.sha256 == library.sha256, || {
+        format!("the library {path} was changed after this process had loaded it; start the process again")
+    })?;
     match known.plugin {
         Some(plugin) => Ok(plugin),
         None => Ok(*known.plugin.insert(plugin_of(&library.path, known.header)?)),
@@ -67,11 +66,9 @@ pub fn load(files: &dyn Files, library: &CheckedLibrary) -> Result<LoadedPlugin,
 fn plugin_of(path: &Path, header: &LibHeader) -> Result<LoadedPlugin, String> {
     let version = check_version(path, header)?;
     let plugin = LoadedPlugin::of_library(header, version).map_err(|error| explain(path, &error))?;
-    if API_VERSION.works_with(plugin.api_version()) {
-        Ok(plugin)
-    } else {
-        Err(other_version(path, &plugin.api_version()))
-    }
+    let version = plugin.api_version();
+    ensure(API_VERSION.works_with(version), || other_version(path, &version))?;
+    Ok(plugin)
 }
 
 /// Has the linker load the file open as `descriptor`, forever.

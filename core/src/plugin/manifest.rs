@@ -31,6 +31,7 @@
 //! Unknown keys are reported and ignored, so that a newer manifest works with an older host.
 
 use super::options::{OptionSpec, OptionType};
+use scr_base::ensure;
 use scr_config::document::{flag, one_of, scalar, text, whole, Document, DocumentError, Form, Section};
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
@@ -151,9 +152,8 @@ impl Manifest {
         for table in root.sections("option")? {
             ignored.extend(table.ignored(OPTION_KEYS));
             let option = option(&table)?;
-            if manifest.option(&option.name).is_some() {
-                return Err(table.wrong("name", "the name of no other option"));
-            }
+            let is_new = manifest.option(&option.name).is_none();
+            ensure(is_new, || table.wrong("name", "the name of no other option"))?;
             manifest.options.push(option);
         }
         Ok((manifest, ignored))
@@ -181,9 +181,8 @@ impl Format {
         ignored.extend(table.ignored(FORMAT_KEYS));
         let newest = table.required("newest", &whole(1, u32::MAX))?;
         let oldest = table.optional("oldest", &whole(1, u32::MAX))?.unwrap_or(newest);
-        if oldest > newest {
-            return Err(table.wrong("newest", &format!("at least `oldest', which is {oldest}")));
-        }
+        let too_old = || table.wrong("newest", &format!("at least `oldest', which is {oldest}"));
+        ensure(oldest <= newest, too_old)?;
         Ok(Self { id: table.optional("id", &line())?.unwrap_or(id), oldest, newest })
     }
 }
@@ -208,9 +207,7 @@ fn option(table: &Section<'_>) -> Result<OptionSpec, DocumentError> {
     let bound = Form::new(format!("a bound of {}", kind.expected()), |value| kind.number(&scalar(value)?));
     let (min, max) = (table.optional("min", &bound)?, table.optional("max", &bound)?);
     if let (Some(min), Some(max)) = (min, max) {
-        if max < min {
-            return Err(table.wrong("max", &format!("at least `min', which is {min}")));
-        }
+        ensure(min <= max, || table.wrong("max", &format!("at least `min', which is {min}")))?;
     }
     let list = Form::new("a list of texts", |value| {
         value.as_array()?.iter().map(|choice| choice.get_ref().as_str().map(str::to_owned)).collect()

@@ -5,8 +5,7 @@
 //! | `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
 //! | `named` | the plugins that descriptors name, checked without loading them |
 //! | `search` | which manifests there are, in which order, and which were skipped and why |
-//! | `trust` | nobody else may write what we load |
-//! | `elf`, `check` | a library is checked before the dynamic linker touches it |
+//! | `elf`, `check` | nobody else may write what we load, and a library is checked before the dynamic linker touches it |
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
 //! | `checked_scheme` | an impossible result of a scheme is an error that names the plugin |
 //! | `host` | one plugin by its kind and name, ready to make schemes, transports and log sinks |
@@ -24,7 +23,6 @@ mod manifest;
 mod named;
 mod options;
 mod search;
-mod trust;
 
 pub use agree::open_together;
 pub use check::{check_library, CheckedLibrary};

@@ -84,7 +84,7 @@ impl Check<'_> {
         let checked = self.host.find(PluginKind::Scheme, &descriptor.scheme).and_then(|found| {
             self.keys_of(line, &found.manifest, &descriptor.options);
             found.manifest.options_of(descriptor)?;
-            found.check(self.host.env()).map(drop)
+            found.check(&self.host.env).map(drop)
         });
         self.add(checked, origin, &name, true, SO);
     }
@@ -104,7 +104,7 @@ impl Check<'_> {
         let checked = self.host.find(PluginKind::Transport, &store.flush).and_then(|found| {
             self.keys_of(line, &found.manifest, &store.options);
             found.manifest.options(found.manifest.taken(&store.options))?;
-            found.check(self.host.env()).map(drop)
+            found.check(&self.host.env).map(drop)
         });
         self.add(checked, origin, &name, is_used, SO);
     }

@@ -1,5 +1,6 @@
 //! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
 
+use scr_base::ensure;
 use scr_config::param::{nearest, Kind, Value};
 use scr_plugin_api::KvTree;
 use serde::Serialize;
@@ -56,39 +57,28 @@ pub(super) fn read_given<'a>(
     plugin: &str,
     given: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<KvTree, Vec<String>> {
-    let (mut tree, mut errors) = (KvTree::new(), Vec::new());
-    for (name, value) in given {
-        errors.extend(take(options, plugin, &mut tree, name, value).err());
-    }
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    let mut tree = KvTree::new();
+    let mut take = |name: &str, value: &str| {
+        let Some(option) = options.iter().find(|option| option.is_called(name)) else {
+            let known: Vec<_> = options.iter().map(|option| option.name.clone()).collect();
+            let hint = hint(name, &known, "it takes", "; it takes none");
+            return Err(format!("{name}={value}: {plugin} has no option of this name{hint}"));
+        };
+        let name = &option.name;
+        if let Some(first) = tree.text(name) {
+            return Err(format!("{name}={value}: {name} is set already, to {first}; remove one of the two"));
+        }
+        let none = || format!("{name}={value}: {plugin} takes {} here", option.allowed());
+        tree.set(name, option.read(value).ok_or_else(none)?);
+        Ok(())
+    };
+    let errors: Vec<_> = given.into_iter().filter_map(|(name, value)| take(name, value).err()).collect();
+    ensure(errors.is_empty(), || errors)?;
     for option in options {
         let default = option.default.as_ref().filter(|_| !tree.has(&option.name));
         tree.set_known(&option.name, default);
     }
     Ok(tree)
-}
-
-fn take(
-    options: &[OptionSpec],
-    plugin: &str,
-    tree: &mut KvTree,
-    name: &str,
-    value: &str,
-) -> Result<(), String> {
-    let Some(option) = options.iter().find(|option| option.is_called(name)) else {
-        let known: Vec<_> = options.iter().map(|option| option.name.clone()).collect();
-        let hint = hint(name, &known, "it takes", "; it takes none");
-        return Err(format!("{name}={value}: {plugin} has no option of this name{hint}"));
-    };
-    let name = &option.name;
-    if let Some(first) = tree.text(name) {
-        return Err(format!("{name}={value}: {name} is set already, to {first}; remove one of the two"));
-    }
-    let none = || format!("{name}={value}: {plugin} takes {} here", option.allowed());
-    tree.set(name, option.read(value).ok_or_else(none)?);
-    Ok(())
 }
 
 impl OptionSpec {

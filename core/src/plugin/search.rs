@@ -3,12 +3,11 @@
 //! The first manifest of a kind and name wins, and those that it shadows are remembered. Empty or relative entries are skipped,
 //! so the current folder is never searched. Files that others may write are skipped too. Each skip has a reason.
 
-use super::check::read_all;
+use super::check::{open_trusted, read_all};
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
-use super::trust;
-use scr_base::describe;
 use scr_base::env::{Env, Trusted, LIBRARY_FOLDERS};
 use scr_base::fs::{File, Kind};
+use scr_base::{describe, ensure};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -168,12 +167,9 @@ type NotTaken = Box<dyn Error>;
 /// The folder of an entry of `SCR_PLUGIN_PATH`.
 fn place_of(entry: &str) -> Result<PluginFolder, NotTaken> {
     let folder = Path::new(entry);
-    if entry.is_empty() {
-        return Err(format!("an empty entry of {PATH_VARIABLE} is not the current folder; remove it").into());
-    }
-    if !folder.is_absolute() {
-        return Err(format!("an entry of {PATH_VARIABLE} has to be an absolute path").into());
-    }
+    let empty = || format!("an empty entry of {PATH_VARIABLE} is not the current folder; remove it");
+    ensure(!entry.is_empty(), empty)?;
+    ensure(folder.is_absolute(), || format!("an entry of {PATH_VARIABLE} has to be an absolute path"))?;
     Ok(place_at(folder))
 }
 
@@ -207,9 +203,7 @@ fn manifests_in(env: &Env, trusted: &Trusted, folder: &Path) -> Result<Vec<PathB
     };
     let real = files.real_path(folder).map_err(no_folder)?;
     let status = files.status(&real).map_err(no_folder)?;
-    if status.kind != Kind::Dir {
-        return Err("it is not a folder".into());
-    }
+    ensure(status.kind == Kind::Dir, || "it is not a folder")?;
     trusted.check(&real, &status)?;
     let names = files.list(&real).map_err(no_folder)?;
     Ok(names.into_iter().filter(|name| is_manifest(name)).map(|name| folder.join(name)).collect())
@@ -226,7 +220,7 @@ fn read(
     path: &Path,
     place: &PluginFolder,
 ) -> Result<(FoundPlugin, Vec<String>), NotTaken> {
-    let (file, _, status) = trust::open(&*env.files, path, trusted)?;
+    let (file, _, status) = open_trusted(&*env.files, path, trusted)?;
     let text = text_of(&*file, path, status.len)?;
     let (manifest, notes) = Manifest::parse(path, &text)?;
     let library = library_of(env, &manifest, place);
@@ -235,9 +229,7 @@ fn read(
 
 fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, NotTaken> {
     let path = path.display();
-    if len > MAX_MANIFEST_BYTES {
-        return Err(format!("{path} is not a manifest: it has {len} bytes").into());
-    }
+    ensure(len <= MAX_MANIFEST_BYTES, || format!("{path} is not a manifest: it has {len} bytes"))?;
     let bytes = read_all(file, len).map_err(|error| format!("cannot read {path}: {error}"))?;
     String::from_utf8(bytes).map_err(|_| format!("{path} is not a manifest: it is not UTF-8").into())
 }

@@ -57,29 +57,12 @@ pub struct Built {
 pub enum Outcome {
     /// It was complete before, and nothing was done.
     Already,
-    /// It was whole and is listed now.
-    Listed {
-        /// Files of all ranks.
-        files: u64,
-        /// Bytes in them.
-        bytes: u64,
-        /// Whether every file was compared with a checksum.
-        verified: bool,
-    },
-    /// It was scavenged, and is whole and listed now.
-    Completed {
-        /// The ranks whose parts were rebuilt.
-        rebuilt: Vec<u32>,
-        /// Files of all ranks.
-        files: u64,
-        /// Bytes in them.
-        bytes: u64,
-    },
+    /// It was whole and is listed now; `verified` if every file was compared with a checksum.
+    Listed { files: u64, bytes: u64, verified: bool },
+    /// It was scavenged, and is whole and listed now, with the parts of the ranks that were `rebuilt`.
+    Completed { rebuilt: Vec<u32>, files: u64, bytes: u64 },
     /// It is not whole, and counts for nothing.
-    Incomplete {
-        /// The missing parts.
-        why: String,
-    },
+    Incomplete { why: String },
 }
 
 impl Outcome {
@@ -94,12 +77,7 @@ impl Outcome {
 pub enum BuildError {
     /// Nothing is known of it.
     #[error("{why}")]
-    Unknown {
-        /// Its number, if that was given.
-        id: Option<u64>,
-        /// What is not there.
-        why: String,
-    },
+    Unknown { id: Option<u64>, why: String },
     /// The prefix directory cannot be read or written.
     #[error(transparent)]
     Prefix(#[from] PrefixError),

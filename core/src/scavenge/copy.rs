@@ -10,6 +10,7 @@ use super::place::{being_copied, ScavengedPart};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir, PartPlace};
 use crate::cache::record::{DatasetKey, RankRecord};
+use scr_base::ensure;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{At, Durability, Files, FsError, How, OwnedDir};
@@ -228,9 +229,8 @@ impl Copier<'_> {
         progress: &dyn Fn(u64),
     ) -> Result<u32, FileError> {
         let (open, status) = open_whole(self.files, source, Some(wanted.bytes))?;
-        if wanted.unchanged && status.mtime != wanted.mtime {
-            return Err(FileError::Changed { path: source.to_owned() });
-        }
+        let is_unchanged = !wanted.unchanged || status.mtime == wanted.mtime;
+        ensure(is_unchanged, || FileError::Changed { path: source.to_owned() })?;
         if source == target {
             let crc = checksum(&*open, source, self.block_bytes)?;
             progress(wanted.bytes);

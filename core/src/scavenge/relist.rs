@@ -5,9 +5,9 @@
 //! newer dataset was begun and is not complete, a file without one must not have changed since this one was complete.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use scr_base::describe;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{Durability, FsError};
+use scr_base::{describe, ensure};
 use scr_prefix::container::{read_all, totals};
 use scr_prefix::ledger::{self, Refusal};
 use scr_prefix::{
@@ -156,9 +156,8 @@ impl Builder<'_> {
             (count, bytes) = totals(&read_all(self.files(), self.prefix, dataset, &evidence.lists)?);
         }
         let expected = (dataset.files.unwrap_or(count), dataset.bytes.unwrap_or(bytes));
-        if expected != (count, bytes) {
-            return Err(FileError::Totals { expected, found: (count, bytes) }.into());
-        }
+        let found = (count, bytes);
+        ensure(expected == found, || FileError::Totals { expected, found })?;
         Ok(verified)
     }
 

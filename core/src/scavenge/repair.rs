@@ -12,9 +12,9 @@ use crate::job::Job;
 use crate::plugin::PluginKind;
 use crate::redundancy::plugins::readable_scheme;
 use crate::redundancy::repair::Repair;
-use scr_base::describe;
 use scr_base::fs::{Durability, Files, FsError};
 use scr_base::parallel::at_a_time;
+use scr_base::{describe, ensure};
 use scr_comm::thread::{self, ThreadComm};
 use scr_comm::{Collective, Comm, Rank, RankErrors};
 use scr_plugin_api::Scheme;
@@ -56,10 +56,9 @@ impl ScavengedRepair<'_> {
     pub(super) fn run(&self) -> Result<Vec<Rank>, RepairError> {
         let ranks = self.scan.any.ranks();
         let known = self.scan.records().count();
-        if ranks as usize / FEWEST_KNOWN > known {
-            let why = format!("something is known of the parts of {known} of {ranks} ranks only");
-            return Err(RepairError { why, is_loss: true });
-        }
+        let why = || format!("something is known of the parts of {known} of {ranks} ranks only");
+        let is_enough = ranks as usize / FEWEST_KNOWN <= known;
+        ensure(is_enough, || RepairError { why: why(), is_loss: true })?;
         let width = self.builder.env.processors;
         let all: Vec<Rank> = (0..ranks).map(Rank).collect();
         let is_whole = |loss: &Loss| loss.lost == Lost::Protection;
