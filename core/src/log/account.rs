@@ -49,7 +49,8 @@ pub struct History {
 /// The figures of a job, and what is needed to go on with them.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
-    figures: Figures,
+    /// How the job stands, and when that was said last. The times leave out its activity since then.
+    pub(super) figures: Figures,
     history: Option<History>,
     /// All time until then is accounted for.
     at: Option<u64>,
@@ -63,7 +64,7 @@ pub struct Account {
     usual: Option<u64>,
     marks: Vec<Mark>,
     /// The checkpoint of another job that the first run has restarted from.
-    inherits: Option<u64>,
+    pub(super) inherits: Option<u64>,
     /// Datasets that are no checkpoints.
     outputs: BTreeSet<u64>,
     /// The scheme of the checkpoint that is being written.
@@ -98,11 +99,6 @@ impl Account {
     /// One that also records what happened step by step.
     pub fn with_history() -> Self {
         Self { history: Some(History::default()), ..Self::default() }
-    }
-
-    /// How the job stands, and when that was said last. The times leave out its activity since then.
-    pub(super) fn figures(&self) -> &Figures {
-        &self.figures
     }
 
     /// The figures as of a later time, in microseconds since the epoch: since its last entry the job does the same as before.
@@ -320,11 +316,8 @@ impl Account {
         if run.halted {
             return;
         }
-        self.figures.state = State::Failed;
-        if !run.meets_its_end(last, self.usual.unwrap_or(0)) {
-            self.fail(last);
-        }
-        self.lose_after(u64::MAX, now);
+        let met_its_end = run.meets_its_end(last, self.usual.unwrap_or(0));
+        self.fail(last, met_its_end, now);
     }
 
     /// `scr run` has seen a run end.
@@ -341,26 +334,22 @@ impl Account {
             }
             return;
         }
+        self.fail(now, run.meets_its_end(now, 0), now);
+    }
+
+    /// The run ended without a word, `at` that time. That its allocation ended is no failure.
+    fn fail(&mut self, at: u64, met_its_end: bool, now: u64) {
         self.figures.state = State::Failed;
-        if !run.meets_its_end(now, 0) {
-            self.fail(now);
+        if !met_its_end {
+            self.figures.failures += 1;
+            self.history.iter_mut().for_each(|history| history.failures.push(at));
         }
         self.lose_after(u64::MAX, now);
     }
 
-    fn fail(&mut self, at: u64) {
-        self.figures.failures += 1;
-        if let Some(history) = &mut self.history {
-            history.failures.push(at);
-        }
-    }
-
     fn halt(&mut self, entry: &LogEntry, now: u64) {
-        let is_finished = entry.note.as_deref() == Some(Halt::FINALIZED);
-        if let Some(run) = &mut self.run {
-            run.halted = true;
-        }
-        if is_finished {
+        self.run.iter_mut().for_each(|run| run.halted = true);
+        if entry.note.as_deref() == Some(Halt::FINALIZED) {
             self.turn_to(Class::Down, now);
             self.figures.state = State::Finished;
         }
@@ -419,9 +408,7 @@ impl Account {
         }
         let computed = self.figures.time(Class::Computing);
         self.marks.push(Mark { id: id.unwrap_or(0), at: now, computed });
-        if let Some(history) = &mut self.history {
-            history.checkpoints.push(now);
-        }
+        self.history.iter_mut().for_each(|history| history.checkpoints.push(now));
     }
 
     /// The run restarts from this checkpoint.
@@ -434,11 +421,6 @@ impl Account {
         if self.marks.last().is_some_and(|newest| newest.id > id) {
             self.lose_after(id, now);
         }
-    }
-
-    /// The checkpoint of an earlier job that the first run has restarted from, if it has.
-    pub(super) fn inherits(&self) -> Option<u64> {
-        self.inherits
     }
 
     /// The work after this checkpoint is lost.
@@ -610,7 +592,7 @@ mod tests {
         let later = account.figures_at(40_000_000);
         assert_eq!((later.unsaved, later.elapsed(), later.run_seconds), (25_000_000, 40_000_000, 40.0));
         assert_eq!(later.seconds(Class::Computing), 35.0);
-        assert_eq!(account.figures_at(0), *account.figures(), "never back");
+        assert_eq!(account.figures_at(0), account.figures, "never back");
         assert_eq!(Account::default().figures_at(7), Figures::default());
     }
 

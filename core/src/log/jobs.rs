@@ -39,7 +39,7 @@ fn accounts(entries: &[LogEntry], new: impl Fn() -> Account) -> Vec<Account> {
             let joins = |&(place, run): &(usize, Option<u64>)| {
                 let ended =
                     run.and_then(|run| last_of_run.get(&(id, run))).is_none_or(|last| *last <= entry.micros);
-                let is_finished = accounts[place].figures().state == State::Finished;
+                let is_finished = accounts[place].figures.state == State::Finished;
                 (!begins || !is_finished && ended).then_some(place)
             };
             let place = newest.get(id).and_then(joins).unwrap_or_else(|| {
@@ -63,11 +63,11 @@ fn accounts(entries: &[LogEntry], new: impl Fn() -> Account) -> Vec<Account> {
 fn pass_losses_on(accounts: &mut [Account]) {
     for at in 1..accounts.len() {
         let (earlier, later) = accounts.split_at_mut(at);
-        let Some(id) = later[0].inherits() else { continue };
-        let began = later[0].figures().began;
-        let before = earlier.iter_mut().filter(|job| job.figures().until <= began);
-        if let Some(before) = before.max_by_key(|job| job.figures().until) {
-            before.lose_after(id, before.figures().until);
+        let Some(id) = later[0].inherits else { continue };
+        let began = later[0].figures.began;
+        let before = earlier.iter_mut().filter(|job| job.figures.until <= began);
+        if let Some(before) = before.max_by_key(|job| job.figures.until) {
+            before.lose_after(id, before.figures.until);
         }
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn account_of(files: &dyn Files, prefix: &Prefix, job_id: &str) -> Ac
     }
     entries.sort_by_key(|entry| entry.micros);
     let newest = accounts(&entries, Account::default).pop();
-    newest.filter(|newest| newest.figures().state != State::Finished).unwrap_or_default()
+    newest.filter(|newest| newest.figures.state != State::Finished).unwrap_or_default()
 }
 
 /// A file of others' making may be of any length.

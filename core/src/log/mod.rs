@@ -9,8 +9,7 @@
 //! | `account`, `figures` | what a job has cost, added up from entries |
 //! | `jobs` | the jobs of a log |
 //! | `syslog` | the system's log, by datagrams |
-//! | `database` | a database, through a plugin |
-//! | `queue` | a queue and a thread for a sink that may be slow |
+//! | `database` | a database, through a plugin, with a queue and a thread, as it may be slow |
 //!
 //! Rank 0 logs for all. A sink that fails is reported once and not used for the rest of the run: logging never fails a job,
 //! and never makes it wait.
@@ -20,7 +19,6 @@ mod database;
 mod events;
 mod figures;
 mod jobs;
-mod queue;
 mod record;
 mod syslog;
 mod text;
@@ -34,18 +32,17 @@ pub use syslog::check_logger;
 pub use text::{exact_line, line, parse, LineError};
 
 pub use record::{Event, Record, Transfer, ALLOCATION_END};
-pub(crate) use text::TextSink;
 
 use crate::plugin::PluginHost;
+use database::{Queue, DATABASE};
 use events::EventLog;
-use queue::{Queue, DATABASE};
 use record::is_for_all;
 use scr_base::env::{local_time, Clock, Env};
 use scr_base::fs::Files;
 use scr_base::message::Reporter;
 use scr_comm::Rank;
 use scr_config::param::{self, Param, Params};
-use scr_plugin_api::{LogEntry, LogSink, PluginError};
+use scr_plugin_api::{LogEntry, PluginError};
 use scr_prefix::Prefix;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -83,12 +80,14 @@ impl Log {
             *log.events.borrow_mut() = Some(EventLog::new(env.files.clone(), prefix));
         }
         if rank == Rank(0) && wants(params, &param::LOG_TXT_ENABLE) {
-            let path = prefix.log_file();
-            let name = path.display().to_string();
-            log.add(&name, Ok(Box::new(TextSink::new(env.files.clone(), path))));
+            let (files, path) = (env.files.clone(), prefix.log_file());
+            log.add(path.display().to_string(), move |entry| text::append(&*files, &path, entry));
         }
         if rank == Rank(0) && wants(params, &param::LOG_SYSLOG_ENABLE) {
-            log.add("syslog", syslog::open(params).map(|sink| Box::new(sink) as Box<dyn LogSink>));
+            match syslog::open(params) {
+                Ok(sink) => log.add("syslog".to_owned(), move |entry| sink.send(entry)),
+                Err(error) => warn_failure(report, "syslog", &error),
+            }
         }
         log
     }
@@ -128,15 +127,11 @@ impl Log {
         }
     }
 
-    /// Adds a sink, or says why it is not there.
-    pub(crate) fn add(&self, name: &str, sink: Result<Box<dyn LogSink>, PluginError>) {
-        match sink {
-            Ok(sink) => {
-                let (name, report) = (name.to_owned(), self.report.clone());
-                self.sinks.borrow_mut().push(Box::new(move |entry| write(&*sink, entry, &report, &name)));
-            }
-            Err(error) => warn_failure(&self.report, name, &error),
-        }
+    /// Adds a sink.
+    fn add(&self, name: String, write: impl Fn(&LogEntry) -> Result<(), PluginError> + 'static) {
+        let report = self.report.clone();
+        let failed = move |error: &PluginError| warn_failure(&report, &name, error);
+        self.sinks.borrow_mut().push(Box::new(move |entry| write(entry).inspect_err(&failed).is_ok()));
     }
 
     /// Adds the database, where one is wanted, or says why it is not there.
@@ -230,18 +225,6 @@ fn common(params: &Params, prefix: &Prefix) -> LogEntry {
     }
 }
 
-/// Whether the sink took the entry.
-fn write(sink: &dyn LogSink, entry: &LogEntry, report: &Reporter, name: &str) -> bool {
-    match sink.write(entry) {
-        Ok(lines) => lines.iter().for_each(|line| report.notice(line)),
-        Err(error) => {
-            warn_failure(report, name, &error);
-            return false;
-        }
-    }
-    true
-}
-
 /// Said once for each sink, since it is not used again. Also from its thread.
 fn warn_failure(report: &Reporter, name: &str, error: &dyn Display) {
     report.warn(&format!("logging to {name} failed: {error}; the job continues and logs no more there"));
@@ -253,21 +236,9 @@ mod tests {
 
     use scr_base::fs::RealFiles;
     use scr_config::param::{AppConfig, Settings};
-    use scr_plugin_api::PluginErrorKind;
     use scr_test_kit::TestEnv;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
-
-    struct FailsAt(u32, Arc<AtomicU32>);
-
-    impl LogSink for FailsAt {
-        fn write(&self, _: &LogEntry) -> Result<Vec<String>, PluginError> {
-            if self.1.fetch_add(1, Ordering::Relaxed) + 1 == self.0 {
-                return Err(PluginError::new(PluginErrorKind::Fault, "the disk is full"));
-            }
-            Ok(Vec::new())
-        }
-    }
 
     fn log_in(dir: &std::path::Path, settings: &[(&str, &str)], rank: Rank) -> (Log, scr_test_kit::TestEnv) {
         let prefix = Prefix::new(dir);
@@ -298,7 +269,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (log, world) = log_in(dir.path(), &[("SCR_LOG_ENABLE", "1")], Rank(0));
         let calls = Arc::new(AtomicU32::new(0));
-        log.add("the database", Ok(Box::new(FailsAt(2, calls.clone()))));
+        let called = calls.clone();
+        log.add("the database".to_owned(), move |_| match called.fetch_add(1, Ordering::Relaxed) {
+            1 => Err(PluginError::fault("the disk is full")),
+            _ => Ok(()),
+        });
         for _ in 0..4 {
             world.clock().advance(Duration::from_secs(1));
             log.add_entry(Record::event(Event::ComputeStart));

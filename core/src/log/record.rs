@@ -123,21 +123,10 @@ pub(super) fn is_for_all(entry: &LogEntry) -> bool {
 
 /// Whether another entry follows at once, so that both are written together.
 pub(super) fn is_followed(entry: &LogEntry) -> bool {
-    match (Event::named(&entry.name), Transfer::named(&entry.name)) {
-        (Some(event), _) => matches!(
-            event,
-            Event::ComputeEnd
-                | Event::CheckpointEnd
-                | Event::OutputEnd
-                | Event::FlushWait
-                | Event::FlushSuccess
-                | Event::Rebuilt
-        ),
-        (_, Some(transfer)) => {
-            matches!(transfer, Transfer::Write | Transfer::Encode | Transfer::Checkpoint | Transfer::Output)
-        }
-        _ => false,
-    }
+    use Event::{CheckpointEnd, ComputeEnd, FlushSuccess, FlushWait, OutputEnd, Rebuilt};
+    let events = [ComputeEnd, CheckpointEnd, OutputEnd, FlushWait, FlushSuccess, Rebuilt].map(Event::name);
+    let transfers = [Transfer::Write, Transfer::Encode, Transfer::Checkpoint, Transfer::Output];
+    events.into_iter().chain(transfers.map(Transfer::name)).any(|name| entry.name == name)
 }
 
 names! {

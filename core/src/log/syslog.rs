@@ -6,7 +6,7 @@
 
 use super::text;
 use scr_config::param::{self, Param, Params, Problem};
-use scr_plugin_api::{above_standard, LogEntry, LogSink, PluginError};
+use scr_plugin_api::{above_standard, LogEntry, PluginError};
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -104,14 +104,12 @@ impl SyslogSink {
         let time = time.map(|time| time.strftime("%b %e %T").to_string()).unwrap_or_default();
         format!("<{}>{time} {}[{pid}]: {rest}", self.priority, self.prefix)
     }
-}
 
-impl LogSink for SyslogSink {
-    fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+    pub(super) fn send(&self, entry: &LogEntry) -> Result<(), PluginError> {
         let message = self.message(entry, std::process::id());
         let sent = self.connect().and_then(|socket| socket.send(message.as_bytes()));
         let failed = |error| PluginError::io(format!("cannot send to the system's logger: {error}"));
-        sent.map(|_| Vec::new()).map_err(failed)
+        sent.map(drop).map_err(failed)
     }
 }
 
@@ -137,7 +135,7 @@ mod tests {
         let path = dir.path().join("log");
         let logger = UnixDatagram::bind(&path).unwrap();
         let sink = SyslogSink::find(path, 23 * 8 + 6, "SCR").unwrap();
-        sink.write(&entry()).unwrap();
+        sink.send(&entry()).unwrap();
         let mut buffer = [0; 1024];
         let length = logger.recv(&mut buffer).unwrap();
         let expected = format!(
@@ -153,7 +151,7 @@ mod tests {
         let path = dir.path().join("log");
         let _logger = UnixDatagram::bind(&path).unwrap();
         let sink = SyslogSink::find(path, 190, "SCR").unwrap();
-        let failed = (0..100_000).find_map(|_| sink.write(&entry()).err());
+        let failed = (0..100_000).find_map(|_| sink.send(&entry()).err());
         assert!(failed.unwrap().text.starts_with("cannot send to the system's logger"));
     }
 

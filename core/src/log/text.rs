@@ -8,12 +8,12 @@
 use super::record::Event;
 use jiff::civil::DateTime;
 use jiff::Timestamp;
+use scr_base::ensure;
 use scr_base::env::local_time;
 use scr_base::fs::{Files, How};
-use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError};
+use scr_plugin_api::{LogEntry, LogKind, PluginError};
 use scr_prefix::FILE_MODE;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// An entry as a line of `.scr/log`, without its end.
@@ -137,9 +137,8 @@ fn fields(mut entry: LogEntry, rest: &str) -> Result<LogEntry, LineError> {
         take(&mut entry, key, value)?;
         rest = after;
     }
-    if entry.name.is_empty() {
-        return Err(LineError::Field("it names neither an event nor a transfer".to_owned()));
-    }
+    let nameless = || LineError::Field("it names neither an event nor a transfer".to_owned());
+    ensure(!entry.name.is_empty(), nameless)?;
     Ok(entry)
 }
 
@@ -155,9 +154,8 @@ fn micros_of(text: &str) -> Option<u64> {
 fn field(text: &str) -> Result<(&str, String, &str), LineError> {
     let none = || LineError::Field(format!("`{text}' is no field of the log"));
     let (key, rest) = text.split_once('=').ok_or_else(none)?;
-    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
-        return Err(none());
-    }
+    let is_of_key = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    ensure(!key.is_empty() && key.bytes().all(is_of_key), none)?;
     let (value, rest) = match rest.strip_prefix('"') {
         Some(inside) => unquoted(inside).ok_or_else(none)?,
         None => {
@@ -231,30 +229,12 @@ fn take(entry: &mut LogEntry, key: &str, value: String) -> Result<(), LineError>
     Ok(())
 }
 
-/// Writes to the text log. The file does not stay open between entries: the application may close what it does not know.
-pub(crate) struct TextSink {
-    files: Arc<dyn Files>,
-    path: PathBuf,
-}
-
-impl TextSink {
-    pub(crate) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
-        Self { files, path }
-    }
-}
-
-impl LogSink for TextSink {
-    fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
-        let opened = self.files.open(&self.path, How::Append(FILE_MODE));
-        let file = opened.map_err(|error| failed("open", &error))?;
-        let text = line(entry) + "\n";
-        file.append(text.as_bytes()).map_err(|error| failed("write", &error))?;
-        Ok(Vec::new())
-    }
-}
-
-pub(super) fn failed(doing: &str, error: &std::io::Error) -> PluginError {
-    PluginError::io(format!("cannot {doing} it: {error}"))
+/// Appends an entry to the text log. The file does not stay open between entries: the application may close what it does not know.
+pub(super) fn append(files: &dyn Files, path: &Path, entry: &LogEntry) -> Result<(), PluginError> {
+    let failed = |doing: &str, error| PluginError::io(format!("cannot {doing} it: {error}"));
+    let file = files.open(path, How::Append(FILE_MODE)).map_err(|error| failed("open", error))?;
+    let text = line(entry) + "\n";
+    file.append(text.as_bytes()).map_err(|error| failed("write", error))
 }
 
 #[cfg(test)]
@@ -379,9 +359,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let sink = TextSink::new(Arc::new(RealFiles), path.clone());
                     for _ in 0..50 {
-                        sink.write(&checkpoint()).unwrap();
+                        append(&RealFiles, &path, &checkpoint()).unwrap();
                     }
                 });
             }
@@ -392,8 +371,7 @@ mod tests {
 
     #[test]
     fn a_log_that_cannot_be_opened_says_why() {
-        let sink = TextSink::new(Arc::new(RealFiles), PathBuf::from("/nowhere/log"));
-        let error = sink.write(&checkpoint()).unwrap_err();
+        let error = append(&RealFiles, Path::new("/nowhere/log"), &checkpoint()).unwrap_err();
         assert!(error.text.starts_with("cannot open it: "), "{error}");
     }
 
