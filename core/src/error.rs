@@ -6,48 +6,27 @@ use scr_comm::{CollectiveError, CommError, RankErrors};
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The call is not legal now. Nothing has changed.
+    /// The call is not legal now; the hint is the call that should come first. Nothing has changed.
     #[error("{call} is not legal {now}; {hint}")]
-    State {
-        /// Which call.
-        call: &'static str,
-        /// The state of the session.
-        now: &'static str,
-        /// The call that should come first.
-        hint: &'static str,
-    },
-    /// An argument cannot be used. Nothing has changed.
+    State { call: &'static str, now: &'static str, hint: &'static str },
+    /// An argument cannot be used: which, what is wrong with it, and what would be right. Nothing has changed.
     #[error("{what}")]
-    Argument {
-        /// Which one, what is wrong with it, and what would be right.
-        what: String,
-    },
+    Argument { what: String },
     /// A file of a checkpoint does not come to this rank, or not with the bytes that were recorded.
     #[error("{what}")]
-    Unread {
-        /// Which one, and why.
-        what: String,
-    },
+    Unread { what: String },
     /// A file or folder of this rank could not be used.
     #[error(transparent)]
     Files(#[from] FsError),
     /// The settings do not allow a start, or a dataset: the same on all ranks, but for settings that did not reach this one.
     #[error("the configuration cannot be used: {why}")]
-    Config {
-        /// The problem, with file and line.
-        why: String,
-    },
+    Config { why: String },
     /// `SCR_ENABLE=0`.
     #[error("SCR is disabled by SCR_ENABLE=0")]
     Disabled,
     /// A phase failed on some ranks, and so on all.
     #[error("{doing} failed: {why}")]
-    Phase {
-        /// The operation.
-        doing: String,
-        /// Which ranks failed, and why.
-        why: RankErrors,
-    },
+    Phase { doing: String, why: RankErrors },
     /// The dataset cannot be used; the same on all ranks.
     #[error("{0}")]
     Refused(String),

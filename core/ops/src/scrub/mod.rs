@@ -103,13 +103,8 @@ pub enum Verdict {
         #[serde(rename = "found")]
         why: String,
     },
-    /// It is not.
-    Wrong {
-        /// The findings.
-        found: String,
-        /// The consequence, or the cure.
-        now: String,
-    },
+    /// It is not: what was found, and the consequence or the cure.
+    Wrong { found: String, now: String },
 }
 
 /// A file that is still to be read.
