@@ -126,84 +126,37 @@ impl Traffic {
 pub enum CommError {
     /// Every rank waits for another one.
     #[error("deadlock: {who}")]
-    Deadlock {
-        /// Which rank waits for which.
-        who: String,
-    },
+    Deadlock { who: String },
     /// A message was longer or shorter than agreed.
     #[error("rank {from} sent {found} bytes where {expected} were agreed (tag {tag})")]
-    WrongLength {
-        /// The sender.
-        from: Rank,
-        /// Bytes that came.
-        found: usize,
-        /// Bytes that were agreed.
-        expected: usize,
-        /// On which tag.
-        tag: u16,
-    },
+    WrongLength { from: Rank, found: usize, expected: usize, tag: u16 },
     /// A rank that is not there was named.
     #[error("there is no rank {rank} among {size}")]
-    NoSuchRank {
-        /// Which.
-        rank: Rank,
-        /// How many there are.
-        size: u32,
-    },
+    NoSuchRank { rank: Rank, size: u32 },
     /// A tag that not every communicator can carry.
     #[error("tag {tag} is above {}, the largest allowed", Tag::MAX.0)]
-    NoSuchTag {
-        /// Which.
-        tag: u16,
-    },
+    NoSuchTag { tag: u16 },
     /// A rank sent something else than was agreed; both must run the same version.
     #[error("rank {from} sent {what} that cannot be read; do all ranks run the same version?")]
-    Malformed {
-        /// The sender.
-        from: Rank,
-        /// The expected content.
-        what: &'static str,
-    },
+    Malformed { from: Rank, what: &'static str },
     /// MPI is not in a state to be called.
     #[error("MPI cannot be used: {why}")]
-    Unusable {
-        /// Why, and what to do.
-        why: &'static str,
-    },
+    Unusable { why: &'static str },
     /// The application has given a communicator that no messages can be sent on.
     #[error("{why}")]
-    Unfit {
-        /// Why, and what to do.
-        why: &'static str,
-    },
+    Unfit { why: &'static str },
     /// A rank has ended, or cannot be reached.
     #[error("the connection to rank {rank} is lost: {why}")]
-    Lost {
-        /// Which.
-        rank: Rank,
-        /// The reason.
-        why: String,
-    },
+    Lost { rank: Rank, why: String },
     /// A call of the system has failed.
     #[error("{what}")]
-    Socket {
-        /// Which, and why.
-        what: String,
-    },
+    Socket { what: String },
     /// The communicator was given up because ranks of it have died.
     #[error("{}; call SCR_Recover with a communicator of those that are left, or end the job", died(.ranks))]
-    RanksDied {
-        /// Those that are known.
-        ranks: Vec<Rank>,
-    },
+    RanksDied { ranks: Vec<Rank> },
     /// The MPI library reported an error.
     #[error("{call} failed: {text}")]
-    Mpi {
-        /// Which call.
-        call: &'static str,
-        /// The library's own text.
-        text: String,
-    },
+    Mpi { call: &'static str, text: String },
 }
 
 fn died(ranks: &[Rank]) -> String {

@@ -8,46 +8,19 @@ use scr_plugin_api::{PluginError, PluginErrorKind};
 pub enum SetError {
     /// Another member gave up.
     #[error("rank {rank} gave up: {text}")]
-    Aborted {
-        /// Which member.
-        member: u32,
-        /// Its rank in the whole run.
-        rank: Rank,
-        /// Why.
-        text: String,
-    },
+    Aborted { member: u32, rank: Rank, text: String },
     /// This member gave up.
     #[error("{text}")]
-    Failed {
-        /// Why.
-        text: String,
-    },
+    Failed { text: String },
     /// All was well, but a member had sent something that this one did not ask for.
     #[error("rank {rank} (member {member}) sent {messages} messages that were never received")]
-    Unclaimed {
-        /// Which member sent them.
-        member: u32,
-        /// Its rank in the whole run.
-        rank: Rank,
-        /// How many there were.
-        messages: u64,
-    },
+    Unclaimed { member: u32, rank: Rank, messages: u64 },
     /// A member that is not there was named.
     #[error("there is no member {member} in a set of {size}")]
-    NoSuchMember {
-        /// Which.
-        member: u32,
-        /// How many there are.
-        size: u32,
-    },
+    NoSuchMember { member: u32, size: u32 },
     /// The list of members cannot be a set.
     #[error("cannot make a set on channel {channel}: {why}")]
-    NoSet {
-        /// The channel asked for.
-        channel: u16,
-        /// The problem.
-        why: &'static str,
-    },
+    NoSet { channel: u16, why: &'static str },
     /// The communicator failed.
     #[error(transparent)]
     Comm(#[from] CommError),

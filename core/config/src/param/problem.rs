@@ -66,34 +66,16 @@ impl From<Problem> for ConfigError {
 pub enum Cause {
     /// The value cannot be used.
     #[error("{name} holds {}; it is ignored", in_words(why, found))]
-    Rejected {
-        /// The parameter or key.
-        name: String,
-        /// The value that it holds.
-        found: String,
-        /// What it should be.
-        why: Rejected,
-    },
+    Rejected { name: String, found: String, why: Rejected },
     /// There is a name but no value.
     #[error("{} has no value and counts as not set; remove the line or give a value", quote(name))]
-    Empty {
-        /// The parameter or key.
-        name: String,
-    },
+    Empty { name: String },
     /// The value is nothing but variables that are not set.
     #[error("{name} holds nothing but {}, which is not set; it is ignored", of_value(name, variable))]
-    NothingLeft {
-        /// The parameter.
-        name: String,
-        /// The first of the variables.
-        variable: String,
-    },
+    NothingLeft { name: String, variable: String },
     /// A line, or what is left of it, has no `=`.
     #[error("`{}' has no `=', write KEY=value; it is ignored", quote(text))]
-    NoEquals {
-        /// The text.
-        text: String,
-    },
+    NoEquals { text: String },
     /// Something follows the value.
     #[error(
         "`{}' after the value of {}: the whole line is ignored; put a value with blanks in quotes, and each parameter on a \
@@ -101,20 +83,10 @@ pub enum Cause {
         quote(rest),
         quote(name)
     )]
-    AfterValue {
-        /// The parameter.
-        name: String,
-        /// The text that follows.
-        rest: String,
-    },
+    AfterValue { name: String, rest: String },
     /// A quote is not closed.
     #[error("a {quote} is opened and not closed; the line is ignored")]
-    Unterminated {
-        /// Which quote.
-        quote: char,
-        /// The beginning of the line.
-        name: String,
-    },
+    Unterminated { quote: char, name: String },
     /// A line starts with `=`.
     #[error("a value has no name before its `='; the line is ignored")]
     NoKey,
@@ -123,18 +95,10 @@ pub enum Cause {
     NotText,
     /// The value of a parameter is not UTF-8, or holds control characters.
     #[error("{name} is not UTF-8 text, or holds control characters; it is ignored")]
-    ValueNotText {
-        /// The parameter.
-        name: String,
-    },
+    ValueNotText { name: String },
     /// A file cannot be read.
     #[error("the file {} cannot be read: {reason}; its settings do not count", file.display())]
-    Unreadable {
-        /// Which.
-        file: PathBuf,
-        /// The system's error.
-        reason: String,
-    },
+    Unreadable { file: PathBuf, reason: String },
     /// A fault of which only the message is of use.
     #[error("{0}")]
     Other(String),

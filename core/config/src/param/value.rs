@@ -11,31 +11,17 @@ pub enum Kind {
     /// 0 or 1; `no`, `yes`, `off`, `on`, `false`, `true` too.
     Bool,
     /// A whole number from `least` to `most`.
-    Count {
-        /// Smallest allowed.
-        least: u64,
-        /// Largest allowed.
-        most: u64,
-    },
+    Count { least: u64, most: u64 },
     /// A whole number, or `AUTO`.
     CountOrAuto,
     /// A whole number that may be negative, down to `least`.
-    Whole {
-        /// Smallest allowed.
-        least: i64,
-    },
+    Whole { least: i64 },
     /// A number of bytes, with a unit or without: `131072`, `128KB`, `1GiB`.
-    Bytes {
-        /// Smallest allowed.
-        least: u64,
-    },
+    Bytes { least: u64 },
     /// A number of seconds, or a length of time with units: `3600`, `1h30m`, `2 hours`.
     Seconds,
     /// A number, not negative.
-    Number {
-        /// Largest allowed.
-        most: f64,
-    },
+    Number { most: f64 },
     /// Any text.
     Text,
     /// A text that is one part of a path.
@@ -43,10 +29,7 @@ pub enum Kind {
     /// Any text, never shown.
     Secret,
     /// One of these names, or that of a plugin.
-    Name {
-        /// The names that come with scr.
-        known: &'static [&'static str],
-    },
+    Name { known: &'static [&'static str] },
     /// A folder or a file. A relative one starts from the current folder.
     Path,
     /// Folders, separated by colons.
