@@ -24,7 +24,10 @@ pub use packed::{MAX_DEPTH, MEMORY_FACTOR};
 
 use children::Children;
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// An ordered tree of byte strings.
@@ -141,6 +144,12 @@ impl KvTree {
     /// The value of `key`: the first key below it.
     pub fn value(&self, key: impl AsRef<[u8]>) -> Option<&[u8]> {
         self.get(key)?.keys().next()
+    }
+
+    /// The value of `key` as a path; an empty value counts as absent.
+    pub fn path(&self, key: impl AsRef<[u8]>) -> Option<PathBuf> {
+        let value = self.value(key).filter(|value| !value.is_empty())?;
+        Some(OsStr::from_bytes(value).into())
     }
 
     /// The value of `key` as text; a value that is not UTF-8 counts as absent.

@@ -4,8 +4,6 @@
 
 use mysql::{Conn, OptsBuilder, SslOpts};
 use scr_plugin_api::{above_standard, KvTree, PluginError};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,9 +68,8 @@ impl Server {
             refused(format!("SCR_LOG_DB_HOST={host} is neither HOST, HOST:PORT nor the path of a socket"))
         })?;
         let database = text("NAME").unwrap_or_else(|| "scr".to_owned());
-        let authorities = options.value("CA").filter(|path| !path.is_empty());
-        let authorities = authorities.map(|path| PathBuf::from(OsStr::from_bytes(path)));
-        Ok(Self { place, host, database, user: text("USER"), password: text("PASS"), authorities })
+        let (user, password, authorities) = (text("USER"), text("PASS"), options.path("CA"));
+        Ok(Self { place, host, database, user, password, authorities })
     }
 
     /// A connection to the database.

@@ -2,9 +2,7 @@
 
 use crate::{Copies, StagedFile};
 use scr_plugin_api::{CopyItem, KvTree};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 /// The copies as bytes that the host keeps.
 pub(crate) fn write(transport: &str, copies: &Copies) -> Vec<u8> {
@@ -37,12 +35,8 @@ pub(crate) fn read(transport: &str, ticket: &[u8]) -> Option<Copies> {
 }
 
 fn file(tree: &KvTree) -> Option<StagedFile> {
-    let path = |key: &str| tree.value(key).map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
-    let item = CopyItem {
-        source: path("SOURCE")?,
-        destination: path("DESTINATION")?,
-        bytes: tree.require("BYTES").ok()?,
-    };
+    let (source, destination) = (tree.path("SOURCE")?, tree.path("DESTINATION")?);
+    let item = CopyItem { source, destination, bytes: tree.require("BYTES").ok()? };
     Some(StagedFile { item, mode: tree.require("MODE").ok()? })
 }
 
@@ -52,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_ticket_comes_back_and_a_damaged_or_foreign_one_does_not() {
-        let source = PathBuf::from(OsStr::from_bytes(b"/bb/\xff\n'"));
+        let source = std::ffi::OsStr::from_bytes(b"/bb/\xff\n'").into();
         let item = CopyItem { source, destination: "/pfs/.a.part".into(), bytes: u64::MAX };
         let files = vec![StagedFile { item, mode: 0o640 }; 12];
         for copies in [
