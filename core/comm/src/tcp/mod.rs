@@ -175,16 +175,12 @@ pub fn connect_as(
     };
     let bound: io::Result<Vec<_>> = own.iter().map(bind).collect();
     let bound = agree(comm, bound.map_err(|error| failed(&format!("listening at {ip}"), &error)))?;
-    let lines: String = bound.iter().map(|(rank, _, address)| format!("{rank} {address}\n")).collect();
-    let all = all_gather(comm, lines.as_bytes())?;
+    let own: Vec<(Rank, SocketAddr)> = bound.iter().map(|(rank, _, address)| (*rank, *address)).collect();
+    let all = all_gather(comm, &serde_json::to_vec(&own).unwrap_or_default())?;
     let mut known = BTreeMap::new();
     for process in (0..comm.size()).map(Rank) {
-        let malformed = CommError::Malformed { from: process, what: "its addresses" };
-        let lines = std::str::from_utf8(all.get(process)).map_err(|_| malformed.clone())?;
-        for line in lines.lines() {
-            let (rank, address) = parse_address(line).ok_or_else(|| malformed.clone())?;
-            known.insert(rank, address);
-        }
+        let theirs = serde_json::from_slice::<Vec<(Rank, SocketAddr)>>(all.get(process));
+        known.extend(theirs.map_err(|_| CommError::Malformed { from: process, what: "its addresses" })?);
     }
     let addresses: Vec<SocketAddr> = known.range(..Rank(size)).map(|(_, address)| *address).collect();
     if addresses.len() != size as usize {
@@ -200,11 +196,6 @@ pub fn connect_as(
         TcpComm::new(rank, listener, addresses.clone(), secret.clone(), limits.clone())
     });
     agree(comm, made.collect::<Result<Vec<_>, _>>())
-}
-
-fn parse_address(line: &str) -> Option<(Rank, SocketAddr)> {
-    let (rank, address) = line.split_once(' ')?;
-    Some((Rank(rank.parse().ok()?), address.parse().ok()?))
 }
 
 impl Comm for TcpComm {
