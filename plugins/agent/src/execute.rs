@@ -6,7 +6,7 @@
 mod copying;
 
 use crate::presence;
-use crate::transfer::{is_to_stop, list, Outcome, Slots, Transfer};
+use crate::transfer::{is_to_stop, list, Slots, Transfer};
 use copying::{Copying, Failure};
 use scr_copying::{Buffer, Control};
 use scr_plugin_api::held;
@@ -19,17 +19,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
-/// How nodes share slots.
-pub trait TakeSlot: std::fmt::Debug + Send + Sync {
-    /// Does `work` if one of the places is free, and returns whether it did. Returns at once where it is not.
-    fn take(&self, slots: &Slots, work: &mut dyn FnMut()) -> bool;
-}
+/// How nodes share slots: does the work if one of the places is free, and returns whether it did. Returns at once where it is not.
+pub type TakeSlot = Box<dyn Fn(&Slots, &mut dyn FnMut()) -> bool + Send + Sync>;
 
 /// Executes the transfer files of a control directory. Any number of threads may work.
-#[derive(Debug)]
 pub struct Executor {
     control: PathBuf,
-    take_slot: Box<dyn TakeSlot>,
+    take_slot: TakeSlot,
     pace: Arc<Pace>,
     stopped: AtomicBool,
     /// Held by the one thread that looks for something to do: the others rest.
@@ -50,7 +46,7 @@ type Identity = (u64, i64, i64);
 
 impl Executor {
     /// One that has done nothing yet. All that its process does from now on counts as work.
-    pub fn new(control: PathBuf, take_slot: Box<dyn TakeSlot>) -> Self {
+    pub fn new(control: PathBuf, take_slot: TakeSlot) -> Self {
         Self {
             control,
             take_slot,
@@ -136,7 +132,7 @@ impl Executor {
             if control.is_cancelled() {
                 return execute();
             }
-            if self.take_slot.take(slots, &mut execute) {
+            if (self.take_slot)(slots, &mut execute) {
                 return;
             }
             // Agents of other nodes have all slots.
@@ -247,11 +243,11 @@ impl Executor {
         };
         transfer.running = false;
         transfer.outcome = match copied {
-            Ok(()) => Some(Outcome::Done),
+            Ok(()) => Some(Ok(())),
             // Another agent, or this one later, continues.
             Err(Failure::Stopped) if !transfer.is_to_stop() => None,
-            Err(Failure::Stopped) => Some(Outcome::Failed(transfer.cancelled())),
-            Err(Failure::Copy(error)) => Some(Outcome::Failed(error.into())),
+            Err(Failure::Stopped) => Some(Err(transfer.cancelled())),
+            Err(Failure::Copy(error)) => Some(Err(error.into())),
             // Nobody waits for it.
             Err(Failure::Gone) => None,
         };

@@ -20,7 +20,7 @@ mod transfer;
 
 pub use execute::{Executor, TakeSlot};
 pub use presence::{Agent as AgentPresence, Application};
-pub use transfer::{list, FileProgress, Outcome, Slots, Transfer};
+pub use transfer::{list, FileProgress, Slots, Transfer};
 
 use launch::Launcher;
 use presence::Sign;
@@ -89,11 +89,10 @@ impl Agent {
     }
 
     fn state(&self, transfer: &Transfer) -> CopyState {
-        if let Some(outcome) = &transfer.outcome {
-            return match outcome {
-                Outcome::Done => CopyState::Done,
-                Outcome::Failed(error) => CopyState::Failed(error.clone()),
-            };
+        match &transfer.outcome {
+            Some(Ok(())) => return CopyState::Done,
+            Some(Err(error)) => return CopyState::Failed(error.clone()),
+            None => (),
         }
         if transfer.is_to_stop() && !presence::agent_is_there(&self.control) {
             return CopyState::Failed(transfer.cancelled());
@@ -122,18 +121,14 @@ impl Agent {
 /// One that should be a number is none, or the control directory is not given.
 pub fn from_options(options: &KvTree) -> Result<Agent, PluginError> {
     let wrong = |error| refused(&format!("{error}"));
-    let path = |key: &str| {
-        let value = options.value(key).filter(|value| !value.is_empty());
-        value.map(|value| PathBuf::from(OsStr::from_bytes(value)))
-    };
-    let control = path("CONTROL").ok_or_else(|| refused("the option CONTROL is missing"))?;
+    let control = options.path("CONTROL").ok_or_else(|| refused("the option CONTROL is missing"))?;
     let micros = options.parse("USLEEP").map_err(wrong)?;
     Ok(Agent {
         limits: Limits::from_options(options).map_err(wrong)?,
         width: options.parse("WIDTH").map_err(wrong)?.unwrap_or(0),
         slots: Slots::from_options(options).map_err(wrong)?,
         pause: Duration::from_micros(micros.unwrap_or(1000)),
-        ..Agent::new(control, path("PROGRAM"))
+        ..Agent::new(control, options.path("PROGRAM"))
     })
 }
 
@@ -206,8 +201,8 @@ impl Transport for Agent {
 
     fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
         let transfer = self.find(ticket).ok()?;
-        transfer.outcome.as_ref().filter(|outcome| **outcome == Outcome::Done)?;
-        transfer.files.get(item)?.crc.filter(|_| transfer.take_crc)
+        let is_known = transfer.take_crc && transfer.outcome == Some(Ok(()));
+        transfer.files.get(item)?.crc.filter(|_| is_known)
     }
 }
 
@@ -240,14 +235,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Arc;
 
-    #[derive(Debug)]
-    struct NoSlots;
-
-    impl TakeSlot for NoSlots {
-        fn take(&self, _: &Slots, work: &mut dyn FnMut()) -> bool {
+    fn no_slots() -> TakeSlot {
+        Box::new(|_, work| {
             work();
             true
-        }
+        })
     }
 
     #[test]
@@ -278,16 +270,13 @@ mod tests {
     }
 
     /// Slots of which the only one is on a file system that hangs, until it does not.
-    #[derive(Debug, Default, Clone)]
-    struct Hanging(Arc<AtomicBool>);
-
-    impl TakeSlot for Hanging {
-        fn take(&self, _: &Slots, _: &mut dyn FnMut()) -> bool {
-            while !self.0.load(Ordering::SeqCst) {
+    fn hanging(goes_on: Arc<AtomicBool>) -> TakeSlot {
+        Box::new(move |_, _| {
+            while !goes_on.load(Ordering::SeqCst) {
                 std::thread::sleep(LEAST_PAUSE);
             }
             false
-        }
+        })
     }
 
     /// What is to happen at the end, also of a test that fails.
@@ -300,9 +289,9 @@ mod tests {
     }
 
     /// While an agent is alive, does what an application does.
-    fn with_agent(control: &Path, slots: impl TakeSlot + 'static, work: impl FnOnce(Agent)) {
+    fn with_agent(control: &Path, slots: TakeSlot, work: impl FnOnce(Agent)) {
         let _alive = AgentPresence::become_one(control).unwrap().unwrap();
-        let executor = Executor::new(control.to_owned(), Box::new(slots));
+        let executor = Executor::new(control.to_owned(), slots);
         std::thread::scope(|scope| {
             let _stops = AtEnd(|| executor.stop());
             executor.start(scope, 1).unwrap();
@@ -315,7 +304,7 @@ mod tests {
     fn an_agent_that_is_alive_and_copies_nothing_holds_up_nobody_who_waits_for_a_copy() {
         let dir = tempfile::tempdir().unwrap();
         let goes_on = Arc::new(AtomicBool::default());
-        with_agent(dir.path(), Hanging(Arc::clone(&goes_on)), |agent| {
+        with_agent(dir.path(), hanging(Arc::clone(&goes_on)), |agent| {
             let _goes_on = AtEnd(|| goes_on.store(true, Ordering::SeqCst));
             let slots = Some(Slots { folder: dir.path().join("slots"), count: 1 });
             let ticket = Agent { slots, ..agent }.start(&job_of(dir.path())).unwrap();
@@ -339,7 +328,7 @@ mod tests {
     fn a_copy_whose_end_cannot_be_recorded_ends_for_whoever_waits() {
         let dir = tempfile::tempdir().unwrap();
         let job = job_of(dir.path());
-        with_agent(dir.path(), NoSlots, |agent| {
+        with_agent(dir.path(), no_slots(), |agent| {
             // What is written beside it cannot be from now on.
             std::fs::create_dir(dir.path().join("transfer.7.x.scr.new")).unwrap();
             let ticket = start_in_place(&agent, &job);
@@ -363,7 +352,7 @@ mod tests {
     fn an_agent_that_is_alive_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let _alive = AgentPresence::become_one(dir.path()).unwrap().unwrap();
-        let executor = Executor::new(dir.path().to_owned(), Box::new(NoSlots));
+        let executor = Executor::new(dir.path().to_owned(), no_slots());
         let agent = Agent { silence: Duration::from_secs(30), ..Agent::new(dir.path().to_owned(), None) };
         let job = CopyJob { token: "7.x".to_owned(), items: vec![], block_bytes: 1, take_crc: false };
         let before = presence::last_beat(dir.path());

@@ -23,7 +23,6 @@ use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{above_standard, paths_in, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -51,8 +50,8 @@ pub struct Transfer {
     pub slots: Option<Slots>,
     /// Whether the agent is at work on it.
     pub running: bool,
-    /// How it has ended, if it has.
-    pub outcome: Option<Outcome>,
+    /// How it has ended, if it has: every byte is at its destination, and synced, or at least one file is not complete.
+    pub outcome: Option<Result<(), PluginError>>,
 }
 
 /// Slots that the agents of all nodes share: each that copies has one.
@@ -73,15 +72,6 @@ pub struct FileProgress {
     pub written: u64,
     /// Their checksum, where one is taken.
     pub crc: Option<u32>,
-}
-
-/// How a transfer has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// Every byte is at its destination, and synced.
-    Done,
-    /// At least one file is not complete.
-    Failed(PluginError),
 }
 
 impl Transfer {
@@ -206,10 +196,8 @@ impl Transfer {
 impl Slots {
     /// The values of the options `SLOTS_FOLDER` and `SLOTS`; none if one of them is not set.
     pub(crate) fn from_options(options: &KvTree) -> Result<Option<Self>, FieldError> {
-        let folder = options.value("SLOTS_FOLDER").filter(|folder| !folder.is_empty());
         let count = options.parse("SLOTS")?.filter(|count| *count > 0);
-        let slots = folder.zip(count);
-        Ok(slots.map(|(folder, count)| Self { folder: PathBuf::from(OsStr::from_bytes(folder)), count }))
+        Ok(options.path("SLOTS_FOLDER").zip(count).map(|(folder, count)| Self { folder, count }))
     }
 }
 
@@ -253,6 +241,7 @@ const LONGEST_TOKEN: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     fn job(token: &str) -> CopyJob {
         let item = |number: u8| CopyItem {
@@ -277,8 +266,7 @@ mod tests {
         transfer.files[1].written = 10;
         transfer.files[1].crc = Some(0xab);
         transfer.running = true;
-        transfer.outcome =
-            Some(Outcome::Failed(PluginError::new(PluginErrorKind::Corrupt, "/ssd/a is missing")));
+        transfer.outcome = Some(Err(PluginError::new(PluginErrorKind::Corrupt, "/ssd/a is missing")));
         transfer.write().unwrap();
         assert_eq!(Transfer::read(&transfer.path), Ok(Some(transfer.clone())));
         assert_eq!((transfer.written(), transfer.bytes()), (10, 30));

@@ -10,7 +10,7 @@ mod run;
 use crate::prelude::*;
 use crate::progress::Heartbeat;
 use nix::sys::signal::SigSet;
-use scr_agent::{list, AgentPresence, Outcome, Transfer};
+use scr_agent::{list, AgentPresence, Transfer};
 use scr_core::make_control_dir;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -184,8 +184,8 @@ fn label(token: &str) -> String {
 /// error.
 fn state(transfer: &Transfer, agent_runs: bool) -> (&'static str, Option<&str>) {
     match &transfer.outcome {
-        Some(Outcome::Done) => ("done", None),
-        Some(Outcome::Failed(error)) => ("failed", Some(&error.text)),
+        Some(Ok(())) => ("done", None),
+        Some(Err(error)) => ("failed", Some(&error.text)),
         // An agent that was killed has left it as it was.
         None if !agent_runs => ("waiting", None),
         None if transfer.running => ("running", None),

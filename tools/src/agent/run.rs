@@ -7,7 +7,7 @@
 use super::{bytes_written, print_line, POLL_INTERVAL};
 use crate::prelude::*;
 use crate::progress::Heartbeat;
-use scr_agent::{AgentPresence, Application, Executor, Slots, TakeSlot};
+use scr_agent::{AgentPresence, Application, Executor, Slots};
 use scr_core::flush::{poll_transfers, PollResult, SharedSlots, Transports};
 use std::ops::ControlFlow;
 
@@ -44,7 +44,11 @@ pub(super) fn until(
         // The process that has started it waits for this line.
         print_line(&format!("there is one now for {}", control.display()));
     }
-    let executor = Executor::new(control.to_owned(), Box::new(NodeThrottle(Arc::clone(&env.files))));
+    let files = Arc::clone(&env.files);
+    let take_slot = move |slots: &Slots, work: &mut dyn FnMut()| {
+        SharedSlots { files: &*files, folder: &slots.folder, count: slots.count }.take(work)
+    };
+    let executor = Executor::new(control.to_owned(), Box::new(take_slot));
     let nobody_comes = std::thread::scope(|scope| {
         executor.start(scope, threads).context("cannot start a thread")?;
         let mut watch = Watch {
@@ -130,21 +134,6 @@ impl Watch<'_> {
             self.executor.clear_away();
         }
         Ok(ControlFlow::Break(nobody))
-    }
-}
-
-/// How the agents of all nodes share slots.
-struct NodeThrottle(Arc<dyn Files>);
-
-impl TakeSlot for NodeThrottle {
-    fn take(&self, slots: &Slots, work: &mut dyn FnMut()) -> bool {
-        SharedSlots { files: &*self.0, folder: &slots.folder, count: slots.count }.take(work)
-    }
-}
-
-impl std::fmt::Debug for NodeThrottle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NodeThrottle")
     }
 }
 

@@ -9,20 +9,15 @@ use std::sync::atomic::AtomicUsize;
 struct Stage(tempfile::TempDir);
 
 /// Slots that are free once they have been asked for so often.
-#[derive(Debug, Default)]
-struct Free {
-    after: usize,
-    asked: AtomicUsize,
-}
-
-impl TakeSlot for Free {
-    fn take(&self, _slots: &Slots, work: &mut dyn FnMut()) -> bool {
-        let free = self.asked.fetch_add(1, Ordering::SeqCst) >= self.after;
+fn free_after(often: usize) -> TakeSlot {
+    let asked = AtomicUsize::new(0);
+    Box::new(move |_, work| {
+        let free = asked.fetch_add(1, Ordering::SeqCst) >= often;
         if free {
             work();
         }
         free
-    }
+    })
 }
 
 impl Stage {
@@ -42,7 +37,7 @@ impl Stage {
     }
 
     fn assert_copied(&self, transfer: &Transfer) {
-        assert_eq!(transfer.outcome, Some(Outcome::Done));
+        assert_eq!(transfer.outcome, Some(Ok(())));
         for file in &transfer.files {
             let bytes = fs::read(&file.item.source).unwrap();
             assert!(bytes == fs::read(&file.item.destination).unwrap());
@@ -53,7 +48,7 @@ impl Stage {
 
 /// As an agent does that ends as soon as there is nothing left.
 fn work_through(control: &Path) {
-    let executor = Executor::new(control.to_owned(), Box::new(Free::default()));
+    let executor = Executor::new(control.to_owned(), free_after(0));
     std::thread::scope(|scope| {
         executor.start(scope, 1).unwrap();
         while executor.has_work() {
@@ -81,7 +76,7 @@ fn no_more_transfers_are_begun_at_a_time_than_allowed() {
         transfer.write().unwrap();
     }
     std::fs::remove_file(stage.0.path().join("transfer.t.scr")).unwrap();
-    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let executor = Executor::new(stage.0.path().to_owned(), free_after(0));
     let begun: Vec<_> = (0..3).map(|_| executor.take()).collect();
     assert_eq!(begun.iter().flatten().count(), 2);
     let (first, control) = begun.into_iter().flatten().next().unwrap();
@@ -96,7 +91,7 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
     transfer.slots = Some(Slots { folder: stage.0.path().join("slots"), count: 1 });
     transfer.write().unwrap();
     let run = |after| {
-        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free { after, ..Free::default() }));
+        let executor = Executor::new(stage.0.path().to_owned(), free_after(after));
         std::thread::scope(|scope| {
             executor.start(scope, 1).unwrap();
             if after == usize::MAX {
@@ -118,7 +113,7 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
     // An agent that was killed in the middle of it has left it so.
     Transfer { running: true, ..transfer.clone() }.write().unwrap();
     let stopped = run(usize::MAX);
-    assert!(matches!(stopped.outcome, Some(Outcome::Failed(_))) && stopped.written() == 0, "{stopped:?}");
+    assert!(matches!(stopped.outcome, Some(Err(_))) && stopped.written() == 0, "{stopped:?}");
     transfer.begin().unwrap();
     stage.assert_copied(&run(2));
 }
@@ -167,7 +162,7 @@ fn a_transfer_that_is_stopped_is_not_copied_by_the_next_agent_either() {
     transfer.stop().unwrap();
     work_through(stage.0.path());
     let outcome = Transfer::read(&transfer.path).unwrap().unwrap().outcome;
-    assert!(matches!(outcome, Some(Outcome::Failed(error)) if error.text.contains("cancelled")));
+    assert!(matches!(outcome, Some(Err(error)) if error.text.contains("cancelled")));
     assert!(!transfer.files[0].item.destination.exists());
 }
 
@@ -177,7 +172,7 @@ fn an_agent_that_is_stopped_leaves_a_transfer_to_the_next() {
     let mut transfer = stage.transfer(&[10_000_000]);
     transfer.limits.bytes_per_second = 1_000_000;
     transfer.write().unwrap();
-    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let executor = Executor::new(stage.0.path().to_owned(), free_after(0));
     std::thread::scope(|scope| {
         executor.start(scope, 1).unwrap();
         let is_running = || Transfer::read(&transfer.path).unwrap().unwrap().running;
@@ -198,7 +193,7 @@ fn an_agent_that_is_stopped_leaves_a_transfer_to_the_next() {
 fn only_ended_transfers_are_removed() {
     let stage = Stage(tempfile::tempdir().unwrap());
     let transfer = stage.transfer(&[10]);
-    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let executor = Executor::new(stage.0.path().to_owned(), free_after(0));
     executor.clear_away();
     assert!(transfer.path.exists());
     work_through(stage.0.path());
@@ -213,7 +208,7 @@ fn progress_within_a_file_is_seen_before_the_file_is_complete() {
     let mut transfer = stage.transfer(&[4 << 20]);
     transfer.limits = Limits { bytes_per_second: 8 << 20, percent: 0.0 };
     transfer.write().unwrap();
-    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let executor = Executor::new(stage.0.path().to_owned(), free_after(0));
     let mut seen = std::collections::BTreeSet::new();
     std::thread::scope(|scope| {
         executor.start(scope, 1).unwrap();
@@ -235,7 +230,7 @@ fn a_request_to_stop_is_answered_though_the_one_who_waits_looks_at_nothing_else(
     let mut transfer = stage.transfer(&[4 << 20]);
     transfer.limits = Limits { bytes_per_second: 1, percent: 0.0 };
     transfer.write().unwrap();
-    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let executor = Executor::new(stage.0.path().to_owned(), free_after(0));
     let outcome = || Transfer::read(&transfer.path).unwrap().unwrap().outcome;
     let answer = std::thread::scope(|scope| {
         executor.start(scope, 1).unwrap();
@@ -251,7 +246,7 @@ fn a_request_to_stop_is_answered_though_the_one_who_waits_looks_at_nothing_else(
         executor.stop();
         answer
     });
-    assert!(matches!(answer, Some(Outcome::Failed(_))), "{answer:?}");
+    assert!(matches!(answer, Some(Err(_))), "{answer:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A transfer file as a tree.
 
-use super::{FileProgress, Outcome, Slots, Transfer};
+use super::{FileProgress, Slots, Transfer};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{CopyItem, KvTree, PluginError, PluginErrorKind};
@@ -35,8 +35,8 @@ impl Transfer {
         tree.set("STATE", if self.running { "RUNNING" } else { "STOPPED" });
         match &self.outcome {
             None => (),
-            Some(Outcome::Done) => tree.set("FLAG", "DONE"),
-            Some(Outcome::Failed(error)) => {
+            Some(Ok(())) => tree.set("FLAG", "DONE"),
+            Some(Err(error)) => {
                 tree.set("FLAG", "FAILED");
                 tree.set("KIND", kind_name(error.kind));
                 tree.set("ERROR", &error.text);
@@ -48,11 +48,11 @@ impl Transfer {
     pub(super) fn from_tree(path: &Path, tree: &KvTree) -> Result<Self, FieldError> {
         let files = tree.get("FILES").into_iter().flat_map(KvTree::iter);
         let outcome = match tree.text("FLAG") {
-            Some("DONE") => Some(Outcome::Done),
+            Some("DONE") => Some(Ok(())),
             Some("FAILED") => {
                 let kind = kind_of(tree.text("KIND").unwrap_or_default());
                 let text = tree.text("ERROR").unwrap_or("no reason is recorded");
-                Some(Outcome::Failed(PluginError::new(kind, text)))
+                Some(Err(PluginError::new(kind, text)))
             }
             _ => None,
         };
@@ -72,11 +72,10 @@ impl Transfer {
 }
 
 fn file_of(source: &[u8], entry: &KvTree) -> Result<FileProgress, FieldError> {
-    let destination =
-        entry.value("DESTINATION").ok_or_else(|| FieldError::Missing { key: "DESTINATION".to_owned() })?;
+    let missing = || FieldError::Missing { key: "DESTINATION".to_owned() };
     let item = CopyItem {
         source: PathBuf::from(OsStr::from_bytes(source)),
-        destination: PathBuf::from(OsStr::from_bytes(destination)),
+        destination: entry.path("DESTINATION").ok_or_else(missing)?,
         bytes: entry.require("SIZE")?,
     };
     let crc = entry.text("CRC").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
