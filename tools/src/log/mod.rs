@@ -88,20 +88,14 @@ fn warn_about_filters(args: &LogArgs, env: &Env, prefix: &Prefix) {
     let all = LogQuery { prefix: Some(prefix.dir().display().to_string()), ..LogQuery::default() };
     let all = if args.db { sources::database(env, &all) } else { sources::text(env, prefix, &all) };
     let all = all.unwrap_or_default().entries;
-    let of =
-        |entry: fn(&LogEntry) -> Option<&str>, name: &str| did_you_mean(name, all.iter().filter_map(entry));
-    for (what, name, hint) in [
-        ("job", &args.job, args.job.as_ref().and_then(|name| of(|entry| Some(&entry.job_id), name))),
-        (
-            "dataset",
-            &args.dataset,
-            args.dataset.as_ref().and_then(|name| of(|entry| entry.dataset_name.as_deref(), name)),
-        ),
-    ] {
+    let warn_about = |what: &str, name: &Option<String>, of: fn(&LogEntry) -> Option<&str>| {
+        let hint = name.as_ref().and_then(|name| did_you_mean(name, all.iter().filter_map(of)));
         if let (Some(name), Some(hint)) = (name, hint) {
             warn(format_args!("no entry is of the {what} `{name}'; {hint}"));
         }
-    }
+    };
+    warn_about("job", &args.job, |entry| Some(&entry.job_id));
+    warn_about("dataset", &args.dataset, |entry| entry.dataset_name.as_deref());
 }
 
 /// Warns about events that no job logs.
