@@ -5,7 +5,6 @@
 
 use crate::cli;
 use crate::prelude::*;
-use std::ffi::OsStr;
 
 /// Whether this process was started under a classic name.
 pub(crate) fn is_meant() -> bool {

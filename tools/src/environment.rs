@@ -6,8 +6,6 @@ use scr_base::fs::{How, RealFiles};
 use scr_config::descriptor::Descriptors;
 use scr_config::param::Settings;
 use scr_core::plugin::PluginHost;
-use scr_plugin_api::held;
-use std::sync::Mutex;
 
 /// The environment of this process, with messages on standard error, so that standard output has the answer alone.
 pub(crate) fn env() -> Result<Env> {

@@ -3,7 +3,6 @@
 //!
 //! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
-use crate::classic;
 use crate::machine::{current_job_id, Manifests};
 use crate::prelude::*;
 use scr_prefix::{FlushEntry, Location};

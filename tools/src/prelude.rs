@@ -1,5 +1,6 @@
 //! The names that most commands need: the world around the process, where an answer goes, errors, and a few types.
 
+pub(crate) use crate::classic;
 pub(crate) use crate::environment;
 pub(crate) use crate::output::{
     count, did_you_mean, on_one_line, or_show_error, print, print_line, print_lines, show, warn,
@@ -15,14 +16,15 @@ pub(crate) use scr_base::fs::{Files, OwnedDir};
 pub(crate) use scr_base::message::{amount, span};
 pub(crate) use scr_config::descriptor::hostlist;
 pub(crate) use scr_config::param::{self, Params};
-pub(crate) use scr_plugin_api::paths_in;
+pub(crate) use scr_plugin_api::{held, paths_in, KvTree};
 pub(crate) use scr_prefix::ledger::LedgerDir;
 pub(crate) use scr_prefix::{FlushFile, Halt, Prefix};
+pub(crate) use serde::de::DeserializeOwned;
 pub(crate) use serde::{Deserialize, Serialize};
 pub(crate) use serde_json::{json, Value};
 pub(crate) use std::collections::{BTreeMap, BTreeSet};
-pub(crate) use std::ffi::OsString;
+pub(crate) use std::ffi::{OsStr, OsString};
 pub(crate) use std::fs;
 pub(crate) use std::path::{Path, PathBuf};
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, Mutex};
 pub(crate) use std::time::{Duration, Instant};

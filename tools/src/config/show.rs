@@ -5,7 +5,6 @@ use crate::prelude::*;
 use crate::table::output_columns;
 use scr_config::descriptor::{Descriptors, Store};
 use scr_config::param::Parameter;
-use scr_plugin_api::KvTree;
 use std::fmt::Display;
 
 /// The keys of a descriptor.

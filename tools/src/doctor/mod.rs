@@ -10,7 +10,6 @@ mod node;
 
 use crate::machine::{Allocation, Finished, Manifests, Overrides};
 use crate::prelude::*;
-use serde::de::DeserializeOwned;
 
 /// How to check and answer.
 #[derive(Args)]

@@ -11,7 +11,6 @@ use scr_base::fs::RealFiles;
 use scr_base::parallel::each;
 use scr_comm::tcp::interface::choose;
 use scr_comm::tcp::listen;
-use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpStream};
 
 /// The arguments for the doctor on another node.

@@ -1,7 +1,6 @@
 //! Which files of an import belong to which rank.
 
 use crate::prelude::*;
-use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// The files of each rank. With a number of ranks, a name with `%d` is a file of each rank, and one without beside it, or

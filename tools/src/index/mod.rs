@@ -8,7 +8,6 @@
 mod importing;
 mod show;
 
-use crate::classic;
 use crate::prelude::*;
 use crate::progress::Progress;
 use clap::Command;
@@ -18,7 +17,6 @@ use scr_ops::{
     Held, Import, Imported, OpsError, Plan, Saving,
 };
 use scr_prefix::{Index, Location, PrefixError};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// The action, and the index.

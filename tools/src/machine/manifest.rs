@@ -7,7 +7,6 @@ use super::{process, read_text};
 use crate::prelude::*;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -2,13 +2,10 @@
 
 use super::limited;
 use crate::prelude::*;
-use scr_plugin_api::held;
-use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use wait_timeout::ChildExt;
 
 /// How a command ended.

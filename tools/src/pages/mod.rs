@@ -8,7 +8,6 @@
 mod calls;
 pub(crate) mod completions;
 
-use crate::classic;
 use crate::cli;
 use crate::prelude::*;
 use clap::Command;

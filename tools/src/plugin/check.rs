@@ -11,7 +11,6 @@ use scr_core::plugin::{
     check_library, load, CheckedLibrary, FoundPlugin, Manifest, OpenPlugin, PluginKind, Trusted,
 };
 use scr_plugin_api::abi::LoadedPlugin;
-use scr_plugin_api::KvTree;
 
 /// The answer of `check`.
 #[derive(Debug, Serialize, Deserialize)]

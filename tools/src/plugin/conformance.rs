@@ -8,8 +8,6 @@ use crate::prelude::*;
 use scr_conformance::scheme::Limits;
 use scr_conformance::Report;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind, PluginLoadError};
-use scr_plugin_api::KvTree;
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
 

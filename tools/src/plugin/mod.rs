@@ -15,8 +15,6 @@ use crate::output::print_to_stderr;
 use crate::prelude::*;
 use clap::Subcommand;
 use scr_core::plugin::{PluginHost, PluginKind};
-use serde::de::DeserializeOwned;
-use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 

@@ -2,7 +2,6 @@
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
 use super::{JobArgs, JobContext};
-use crate::classic;
 use crate::halt::in_classic_words;
 use crate::machine::{bad_nodes, excluded, own_names, BadNode};
 use crate::prelude::*;

@@ -3,10 +3,8 @@
 
 use super::queries::{bad, halt_run, known_down};
 use super::{JobArgs, JobContext};
-use crate::classic;
 use crate::machine::{current_job_id, good_nodes, process, Manifests};
 use crate::prelude::*;
-use scr_plugin_api::KvTree;
 use scr_prefix::Nodes;
 use std::io::Read;
 
