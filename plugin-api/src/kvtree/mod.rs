@@ -225,6 +225,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_may_be_any_bytes_and_an_empty_one_is_absent() {
+        let mut tree = KvTree::new();
+        tree.set_bytes("FILE", b"/a\xff");
+        tree.set("CA", "");
+        assert_eq!(tree.path("FILE").unwrap().as_os_str().as_bytes(), b"/a\xff");
+        assert_eq!((tree.path("CA"), tree.path("KEY")), (None, None));
+    }
+
+    #[test]
     fn a_field_that_is_missing_or_no_number_is_named_in_the_error() {
         let mut tree = KvTree::new();
         assert_eq!(tree.require::<u64>("SIZE").unwrap_err().to_string(), "the field SIZE is missing");
