@@ -203,12 +203,6 @@ impl RankError {
     }
 }
 
-impl Display for RankError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.who(), self.text)
-    }
-}
-
 impl std::error::Error for RankErrors {}
 
 const ROOT: Rank = Rank(0);
