@@ -31,13 +31,13 @@ sentences! {
     Promise, text:
     Whole: "A restart hands out only bytes that one dataset wrote.",
     Kept: "A checkpoint that was reported complete can be restarted from until a newer one is protected.",
-    Newest: "A restart gets the newest complete checkpoint that it can reach, or says what it passes over.",
-    Gone: "No restart gets what was dropped, deleted or gone back over, unless somebody lists it again.",
+    Newest: "A restart gets the newest complete checkpoint that it can reach, or says what it skips.",
+    Gone: "No restart gets what was dropped, deleted or rolled back past, unless somebody lists it again.",
     Refused: "No restart gets a checkpoint that the application has refused.",
     Name: "A name stands for the newest complete dataset that used it, and a late flush replaces nothing newer.",
     Begin: "A dataset that never becomes complete takes nothing from an older one but files it was given to write over.",
     Readers: "No other run or command replaces, deletes or drops files that a run reads in place.",
-    Ends: "A flush ends once, as complete or as taken back, and leaves nothing under way.",
+    Ends: "A flush ends once, as complete or as rolled back, and leaves nothing under way.",
     Order: "Numbers only count up, and what a later run writes is newer.",
 }
 

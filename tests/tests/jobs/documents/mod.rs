@@ -177,14 +177,15 @@ fn every_source_that_a_page_names_exists() {
 }
 
 #[test]
-fn the_table_of_walks_counts_the_files_that_their_steps_name() {
+fn the_table_of_call_paths_counts_the_files_that_their_steps_name() {
     let page = std::fs::read_to_string(repository().join("docs/developer/architecture.md")).unwrap();
-    let rows = page.split("| walk |").nth(1).unwrap().lines().skip(2).take_while(|row| row.starts_with('|'));
+    let rows =
+        page.split("| call path |").nth(1).unwrap().lines().skip(2).take_while(|row| row.starts_with('|'));
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        let walk = page.split(&format!("### {}\n", cells[1])).nth(1).expect(cells[1]);
+        let path = page.split(&format!("### {}\n", cells[1])).nth(1).expect(cells[1]);
         // What follows the list is said of other ways.
-        let steps = walk.trim_start().split("\n\n").next().unwrap();
+        let steps = path.trim_start().split("\n\n").next().unwrap();
         let named = steps.split('`').skip(1).step_by(2).filter(|code| is_source(code));
         assert_eq!(named.collect::<BTreeSet<_>>().len().to_string(), cells[2], "{row}");
     }
