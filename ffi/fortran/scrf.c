@@ -4,7 +4,6 @@
  * size_t (gfortran 8 and later, flang, ifort and ifx on 64-bit systems). Trailing blanks of what comes in are not part
  * of a name; what goes out is padded with blanks. A buffer that is too short is an error: a path cut short
  * would name another file. Compilers append one underscore to a name, and some a second where the name has one already.
- * Section followed: SCR API of the user guide.
  */
 #include "scr.h"
 

@@ -1,8 +1,7 @@
 //! Limits on work beside the application: bytes per second, and the share of a processor.
 //!
 //! Each limit is a token bucket. A thread takes out the cost of a block after it was copied or sent, and waits until the bucket
-//! is no longer in debt. So over any time the limit is exceeded by at most the size of the bucket and one block. See the
-//! developer manual's "Transfer file" (BW and PERCENT).
+//! is no longer in debt. So over any time the limit is exceeded by at most the size of the bucket and one block.
 //!
 //! The cost of a block is all processor time of its thread since the last one, including syncs and the search for work. In a
 //! process that only copies, it is all processor time of the process.

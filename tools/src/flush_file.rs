@@ -1,5 +1,5 @@
 //! `scr flush-file`, and `scr_flush_file`: what `.scr/flush.scr` says of the datasets of an allocation, for scripts that
-//! decide what is left to copy. See the developer's manual, section 11.2.2.
+//! decide what is left to copy.
 //!
 //! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
@@ -309,7 +309,7 @@ DSET  KIND  LOCATION  NAME
         assert_eq!(Value::from(facts.to_vec()), json!([["PFS"], true, false]));
     }
 
-    /// As the developer's manual has it, the answer is the other way round.
+    /// C SCR's manual has the answer the other way round.
     #[test]
     fn asked_by_its_id_alone_a_dataset_is_in_the_prefix_directory_or_not() {
         let arrived = |id| answer(&Selection { id: Some(id), ..selection() }, None);

@@ -1,6 +1,6 @@
 //! The sparse exchange: messages to any ranks, whose receivers do not expect them.
 //!
-//! Section 3.2.7 of the developer's manual asks for it. In round k a rank forwards to the rank 2^k after it every message whose
+//! In round k a rank forwards to the rank 2^k after it every message whose
 //! remaining distance has bit k set. After as many rounds as the number of ranks has bits, every message has arrived, and each
 //! rank has sent one frame per round.
 

@@ -368,7 +368,7 @@ pub const VERSION: u8 = 2;
 /// Length and checksum before each record.
 const HEAD: usize = 8;
 
-/// For people: the filemap as the tree of the developer's manual.
+/// For people: the filemap as a tree.
 pub fn as_tree(map: &Filemap) -> KvTree {
     let mut tree = KvTree::new();
     tree.set("STATE", format!("{:?}", map.state).to_uppercase());

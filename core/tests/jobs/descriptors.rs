@@ -1,4 +1,4 @@
-//! Several stores, schemes and failure groups in one job, as the user guide's section on descriptors has them.
+//! Several stores, schemes and failure groups in one job. See docs/user/configuration.md.
 //!
 //! A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores, so that both go with the node.
 
@@ -22,7 +22,7 @@ fn configure(world: &World, lines: &str) {
     std::fs::write(world.prefix().join(".scrconf"), text).unwrap();
 }
 
-/// The guide's four hosts twice over: two on each power supply, and on each switch.
+/// Eight hosts: two on each power supply, and on each switch.
 const GROUPS: &str = "\
 GROUPS=n0 POWER=psu1 SWITCH=0
 GROUPS=n1 POWER=psu1 SWITCH=1
@@ -34,7 +34,7 @@ GROUPS=n6 POWER=psu4 SWITCH=2
 GROUPS=n7 POWER=psu4 SWITCH=3
 ";
 
-/// The guide's three descriptors.
+/// Three descriptors.
 const THREE: &str = "\
 SCR_COPY_TYPE=FILE
 SCR_CACHE_BYPASS=0

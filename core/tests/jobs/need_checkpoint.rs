@@ -1,4 +1,4 @@
-//! The answers of `SCR_Need_checkpoint` in a job whose checkpoints take time: the guide's interval, seconds and overhead.
+//! The answers of `SCR_Need_checkpoint` in a job whose checkpoints take time. See docs/user/how-often.md.
 
 use super::world::{Application, World};
 use scr_comm::Rank;

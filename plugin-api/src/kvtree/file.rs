@@ -10,7 +10,7 @@
 //! | 20- | packed tree | see `packed` |
 //! | last 4 | CRC32 | polynomial, start and end as zlib has them |
 //!
-//! Numbers have their most significant byte first (developer's manual, section 3.4.2; C SCR's files agree).
+//! Numbers have their most significant byte first, as in C SCR's files.
 
 use super::{expect, FormError, KvTree};
 

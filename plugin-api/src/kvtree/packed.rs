@@ -1,6 +1,6 @@
 //! The packed form of a tree: the number of keys, then for each key its bytes, a NUL, and the packed tree below it.
 //!
-//! Numbers are 32 bits, most significant byte first (developer's manual, section 3.4.1). The reader trusts
+//! Numbers are 32 bits, most significant byte first. The reader trusts
 //! nothing: no byte string makes it panic, recurse without bound, or take more than [`MEMORY_FACTOR`] times its own memory.
 
 use super::{expect, FormError, KvTree};

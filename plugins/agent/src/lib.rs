@@ -2,7 +2,7 @@
 //!
 //! The transport only writes a *transfer file* with the copies to make into the control directory of the node, and reads the
 //! progress there, also from another process. The agent, `scr agent`, executes the transfer files. If none runs, the transport
-//! starts one. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
+//! starts one. See docs/user/agent.md.
 //!
 //! | part | what it is |
 //! |---|---|

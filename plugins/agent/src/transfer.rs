@@ -1,4 +1,4 @@
-//! A transfer file: the copies to make, and their progress. The developer manual's section "Transfer file".
+//! A transfer file: the copies to make, and their progress. The keys are those of C SCR.
 //!
 //! One for each job, `transfer.<token>` in the control directory, a KVTree:
 //! ```text

@@ -1,10 +1,10 @@
-//! Jobs with the descriptors of the user guide: several stores, schemes and failure groups, and folders in shared places.
+//! Jobs with descriptors: several stores, schemes and failure groups, and folders in shared places.
 //!
 //! Four ranks on four nodes. A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores.
 
 use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Outcome, Program};
 
-/// The guide's hosts, and the three descriptors that it has as an example.
+/// Four hosts, two on each power supply and on each switch, and three descriptors.
 const GUIDE: &str = "\
 GROUPS=n0 POWER=psu1 SWITCH=0
 GROUPS=n1 POWER=psu1 SWITCH=1

@@ -1,5 +1,5 @@
 //! `scr agent`: the process of a node that executes the transfer files of the transport `AGENT`, also after the application has
-//! ended. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
+//! ended. See docs/user/agent.md.
 //!
 //! There is one for each node and allocation. It is started as its own job step, or detached: by the first process of the
 //! application that finds none, or by a script. It ends by itself; see [`mod@run`] for the rule. Exit codes: 0 done, 1 no (an

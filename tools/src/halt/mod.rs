@@ -153,7 +153,7 @@ impl HaltArgs {
     fn apply(&self, halt: &mut Halt, end: Option<ChangedEnd>) -> String {
         let (set, unset) = (&self.set, &self.unset);
         halt.immediate |= set.immediate;
-        // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
+        // Without anything to do, the plain command: a job that it has stopped is not started again either.
         let is_now = set.immediate || set.checkpoints == Some(0) || self.is_plain();
         let reason = is_now.then(|| Halt::HALTED.to_owned());
         let left = set.checkpoints.filter(|left| *left > 0);

@@ -2,7 +2,7 @@
 //!
 //! Listing is the default. Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 an error.
 //!
-//! - `listing`: the table of the guide, and JSON
+//! - `listing`: the table, and JSON
 //! - `importing`: which files of an import belong to which rank
 
 mod importing;

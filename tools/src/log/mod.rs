@@ -1,5 +1,5 @@
 //! `scr log`: the events and transfers that jobs logged, from the text log of a prefix directory or from the database; and the
-//! tables of that database. Which parameters say what is logged stands in the user guide, under `SCR_LOG_ENABLE`.
+//! tables of that database. See docs/user/logging.md.
 //!
 //! - `sources`: where entries come from
 //! - `add`: `scr log-event` and `scr log-transfer`

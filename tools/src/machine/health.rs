@@ -1,6 +1,6 @@
 //! Finds the nodes that must not be used, and why; `scr check-node` is the check that each node makes of itself.
 //!
-//! The v1.1 manual's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
+//! C SCR's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
 //! what does not answer, and what has no usable place for datasets.
 
 use super::process::{Finished, Limit};

@@ -1,4 +1,4 @@
-//! `scr postrun`: saves what a job has left in cache when it has ended within an allocation. The v1.1 manual's section 11.10.
+//! `scr postrun`: saves what a job has left in cache when it has ended within an allocation. See docs/user/save-a-dead-job.md.
 //!
 //! It waits for detached flushes and finishes them. Then it saves the datasets that are only in the caches of the nodes:
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.

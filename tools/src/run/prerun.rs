@@ -1,4 +1,4 @@
-//! `scr prerun`: prepares a prefix directory before the first run of a job. The v1.1 manual's section 11.3.3.
+//! `scr prerun`: prepares a prefix directory before the first run of a job. See docs/user/own-scripts.md.
 
 use super::{are_configured, Agents, AroundArgs, JobContext};
 use crate::machine::health;

@@ -1,4 +1,4 @@
-//! Answers for scripts that start jobs by themselves: the v1.1 manual's `scr_env`, `scr_list_down_nodes`,
+//! Answers for scripts that start jobs by themselves: C SCR's `scr_env`, `scr_list_down_nodes`,
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
 use super::{JobArgs, JobContext};

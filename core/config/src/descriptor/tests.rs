@@ -1,4 +1,4 @@
-//! The guide's own examples, and fifty configurations with something wrong in them.
+//! Examples of descriptors, and fifty configurations with something wrong in them.
 
 use super::*;
 use crate::param::tests::world_of;

@@ -22,7 +22,7 @@ macro_rules! rules {
 pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
     let on = |param: &Param<bool>| params.get(param);
     let logs = params.get(&LOG_ENABLE) != Some(false);
-    // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
+    // Users set the times alone. A site may set them for users who switch a watchdog on.
     let of_user = [&WATCHDOG_TIMEOUT, &WATCHDOG_TIMEOUT_PFS].map(|time| is_of_user(params.origin(time)));
     let unwatched = !params.origin(&WATCHDOG).is_set();
     let untimed = params.get(&WATCHDOG_TIMEOUT).or(params.get(&WATCHDOG_TIMEOUT_PFS)).is_none();

@@ -161,7 +161,7 @@ fn is_wanted(wanted: Option<&str>, id: u64, name: &str) -> bool {
     wanted.is_none_or(|wanted| wanted == name || wanted.parse() == Ok(id))
 }
 
-/// A filemap as the tree of the developer's manual, for people to read.
+/// A filemap as a tree, for people to read.
 ///
 /// # Errors
 /// If it cannot be read. A damaged file gives only what could be read.
