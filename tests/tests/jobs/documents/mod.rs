@@ -68,7 +68,8 @@ fn something_asks_for_every_parameter() {
 }
 
 /// `SCR_CONF_FILE` and `SCR_LOCKED` act while settings are read; of `SCR_CNTL_BASE` a descriptor is made that nobody uses.
-const PARTS_OF_READING: [&str; 4] = ["SCR_CONF_FILE", "SCR_LOCKED", "SCR_CNTL_BASE", "SCR_SAFE_PREFIX"];
+const PARTS_OF_READING: [&str; 5] =
+    ["SCR_CONF_FILE", "SCR_GROUPS_FILE", "SCR_LOCKED", "SCR_CNTL_BASE", "SCR_SAFE_PREFIX"];
 
 fn ends_there(rest: &str) -> bool {
     !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
