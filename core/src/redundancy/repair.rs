@@ -338,7 +338,11 @@ impl Repair<'_> {
             (_, _, 1) => format!("; rebuilding it with {scheme}"),
             _ => format!("; rebuilding them with {scheme}"),
         };
-        self.job.report.notice(&format!("{label}: {what}: {names}{next}"));
+        let text = format!("{label}: {what}: {names}{next}");
+        match losses.is_data_lost() || !is_local {
+            true => self.job.report.warn(&text),
+            false => self.job.report.notice(&text),
+        }
         Ok(())
     }
 }
