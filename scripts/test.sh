@@ -11,6 +11,7 @@ log=$top/target/tests/log
 export SCR_TESTS_SKIPPED=$top/target/tests/skipped
 : >"$log"
 : >"$SCR_TESTS_SKIPPED"
+: >target/tests/messages # debug builds tell it
 failures=0 # of whole steps: a build that broke counts as one
 
 step() { # step TEXT COMMAND...
@@ -59,6 +60,10 @@ run_others() {
     named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
 }
+codes() { # each warning and error that a test has printed has a code; counts the codes that no test has printed
+    comm -23 <(sed -n 's/^### //p' docs/user/messages.md) <(cut -d ' ' -f 1 target/tests/messages | sort -u) | xargs echo "not printed:"
+    ! grep -aE '^none (WARNING|ERROR)' target/tests/messages || { echo "these are not in docs/user/messages.md" && return 1; }
+}
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
 long="^$top/core "           # with tests that `make check` leaves out, as they take seconds
@@ -78,6 +83,7 @@ step "what needs no MPI" run_others
 step "programs, packages and pages of users, beside" run_jobs "$of_users"
 wait $lane || failures=$((failures + 1))
 step "jobs on pretend nodes" cat target/tests/jobs.log
+step "the codes of messages" codes
 printf '\n==> the end (after %d s)\n' $SECONDS
 
 sum() { # sum WORD: adds up the numbers before this word in the result lines

@@ -95,7 +95,7 @@ fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm
     });
     shutdown::exit_if_wanted(call);
     if refused && message::is_first_rank() {
-        message::note(&format!(
+        message::warn(&format!(
             "{call} has failed: until it is called again and succeeds, every call fails and nothing is saved"
         ));
     }

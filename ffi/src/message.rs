@@ -2,7 +2,7 @@
 
 use crate::mpi_library;
 use scr_base::env::to_stderr;
-use scr_base::message::without_error_numbers;
+use scr_base::message::{self, without_error_numbers};
 use scr_comm::Rank;
 use scr_plugin_api::held;
 use std::cell::RefCell;
@@ -139,9 +139,8 @@ pub(crate) fn is_first_but(dead: &[Rank]) -> bool {
     }
 }
 
-fn line(kind: &str, text: &str) {
-    let text = without_error_numbers(text);
-    to_stderr(&format!("SCR {} {kind}: {}: {text}", scr_base::VERSION, speaker()));
+fn line(severity: &str, text: &str) {
+    to_stderr(&message::line(severity, &speaker(), text));
 }
 
 fn speaker() -> String {

@@ -3,6 +3,7 @@
 use crate::colour;
 use crate::progress;
 use anyhow::{Context, Result};
+use scr_base::codes::coded;
 use scr_base::env::to_stderr;
 pub(crate) use scr_base::message::count;
 use scr_base::message::without_error_numbers;
@@ -98,7 +99,7 @@ pub(crate) fn warn(message: impl Display) {
     WARNINGS.with_borrow_mut(|all| all.push(message.to_string()));
     let name = format!("{}:", held(&NAME));
     let name = if colour::has(&io::stderr()) { colour::bold(&name) } else { name };
-    print_to_stderr(format_args!("{name} {message}"));
+    print_to_stderr(format_args!("{name} {}", coded("", &message.to_string())));
 }
 
 /// Prints a line to standard error. A missing reader is no error.

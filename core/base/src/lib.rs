@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod build;
+pub mod codes;
 pub mod env;
 pub mod fs;
 pub mod message;

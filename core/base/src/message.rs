@@ -3,6 +3,7 @@
 //! With `SCR_DEBUG=0` all lines go to standard error: standard output is the application's. 1 adds progress and durations, 2 the
 //! details, to standard output, where scripts of C SCR look for them.
 
+use crate::codes::coded;
 use crate::env::Output;
 use crate::Rank;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Reporter {
     /// Prints a line for `SCR_DEBUG=1`; only rank 0 prints it.
     pub fn info(&self, text: &str) {
         if self.level >= 1 && self.rank == Rank(0) {
-            self.output.info(&self.line("", text));
+            self.output.info(&self.plain(text));
         }
     }
 
@@ -46,7 +47,7 @@ impl Reporter {
     /// Details of this very rank, for `SCR_DEBUG=2`.
     pub fn debug(&self, text: &str) {
         if self.level >= 2 {
-            self.output.info(&self.line("", text));
+            self.output.info(&self.plain(text));
         }
     }
 
@@ -59,7 +60,7 @@ impl Reporter {
 
     /// The same, of this very rank.
     pub fn notice_here(&self, text: &str) {
-        self.output.error(&self.line(" NOTE", text));
+        self.say("NOTE", text);
     }
 
     /// Going on with less than was asked for, or without data that is lost or out of reach; rank 0 says it for all.
@@ -71,7 +72,7 @@ impl Reporter {
 
     /// Going on with less than was asked for on this very rank.
     pub fn warn_here(&self, text: &str) {
-        self.output.error(&self.line(" WARNING", text));
+        self.say("WARNING", text);
     }
 
     /// Something failed for the whole run; rank 0 says it for all.
@@ -83,13 +84,21 @@ impl Reporter {
 
     /// Something failed on this very rank.
     pub fn error_here(&self, text: &str) {
-        self.output.error(&self.line(" ERROR", text));
+        self.say("ERROR", text);
     }
 
-    fn line(&self, kind: &str, text: &str) -> String {
-        let text = without_error_numbers(text);
-        format!("SCR {}{kind}: {}: {text}", crate::VERSION, self.place)
+    fn plain(&self, text: &str) -> String {
+        format!("SCR {}: {}: {}", crate::VERSION, self.place, without_error_numbers(text))
     }
+
+    fn say(&self, severity: &str, text: &str) {
+        self.output.error(&line(severity, &self.place, text));
+    }
+}
+
+/// A line with a severity: NOTE, WARNING or ERROR.
+pub fn line(severity: &str, place: &str, text: &str) -> String {
+    format!("SCR {} {severity}: {place}: {}", crate::VERSION, coded(severity, text))
 }
 
 /// A text for the user, without the numbers that the standard library adds to errors of the system, such as `(os error 2)`.
@@ -217,7 +226,7 @@ mod tests {
         assert_eq!(without_error_numbers(&text), expected);
         let env = crate::kit::env::TestEnv::new(std::sync::Arc::new(crate::fs::RealFiles), "/");
         Reporter::new(env.env().output.clone(), Rank(0), "n0", 0).error(&text);
-        assert!(env.output().take_errors()[0].ends_with(expected));
+        assert!(env.output().take_errors()[0].contains(expected));
     }
 
     #[test]

@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 2);
         let errors = world.output().take_errors();
         let expected = "SCR v1.0.0 WARNING: rank 0 on n0: logging to the database failed: the disk is full; \
-                        the job continues and logs no more there";
+                        the job continues and logs no more there [SCR-814]";
         assert_eq!(errors, [expected]);
         let written = std::fs::read_to_string(dir.path().join(".scr/log")).unwrap();
         assert_eq!(written.lines().count(), 4);

@@ -82,7 +82,7 @@ fn a_mistyped_dataset_job_or_user_is_answered_with_the_one_that_is_meant() {
             "config --explain SCR_CASHE",
             "there is no parameter SCR_CASHE; did you mean one of SCR_CACHE_BASE, SCR_CACHE_",
         ),
-        ("config --explain SCR_NONSENSE", "there is no parameter SCR_NONSENSE\n"),
+        ("config --explain SCR_NONSENSE", "there is no parameter SCR_NONSENSE [SCR-112]\n"),
     ] {
         let output = run(&scr, words);
         assert!(code(&output) == 1 && err(&output).contains(expected), "{words}: {}", err(&output));

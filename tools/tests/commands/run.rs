@@ -556,7 +556,7 @@ fn options_in_the_environment_of_a_job_change_no_answer_to_scr() {
     ];
     let job = [&SLURM[..], &options].concat();
     let run = world.scr(&["run", "srun", "./app"], &job);
-    assert_eq!(said(&run), "scr run: node n0 is left out: Slurm reports it down\n");
+    assert_eq!(said(&run), "scr run: node n0 is left out: Slurm reports it down [SCR-522]\n");
     assert_eq!(world.starts(), ["srun -K1 --exclude=n0 ./app none"]);
     assert!(printed(&world.scr(&["env", "-e"], &job)).trim().parse::<u64>().unwrap() > 4_900_000_000);
 }

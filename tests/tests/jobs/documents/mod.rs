@@ -1,6 +1,7 @@
 //! Documents compared with the code: the page of parameters, the sample of a system file, the picture of the crates.
 
 mod crates;
+mod messages;
 mod metrics;
 #[path = "../../../examples/parameters.rs"]
 mod parameters;
@@ -57,7 +58,8 @@ fn the_page_on_trust_begins_with_the_promises() {
 fn something_asks_for_every_parameter() {
     let mut sources = String::new();
     for folder in ["core", "ffi/src", "tools/src"] {
-        collect(&repository().join(folder), &mut sources);
+        // The folder of the parameters themselves names all of them.
+        collect(&repository().join(folder), "core/config/src/param", &mut sources);
     }
     for info in TABLE.iter().filter(|info| !PARTS_OF_READING.contains(&info.name)) {
         let constant = format!("param::{}", info.name.trim_start_matches("SCR_"));
@@ -75,17 +77,18 @@ fn ends_there(rest: &str) -> bool {
     !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
 }
 
-fn collect(folder: &Path, sources: &mut String) {
-    // The folder of the parameters themselves names all of them.
-    if folder.ends_with("core/config/src/param") || folder.ends_with("core/tests") {
+/// Adds the sources below a folder, without tests.
+fn collect(folder: &Path, skipped: &str, sources: &mut String) {
+    if folder.ends_with(skipped) || folder.ends_with("tests") {
         return;
     }
     for entry in std::fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry"))
     {
         if entry.path().is_dir() {
-            collect(&entry.path(), sources);
+            collect(&entry.path(), skipped, sources);
         } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
-            sources.push_str(&std::fs::read_to_string(entry.path()).expect("a source"));
+            let source = std::fs::read_to_string(entry.path()).expect("a source");
+            sources.push_str(source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default());
         }
     }
 }
