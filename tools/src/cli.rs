@@ -6,7 +6,8 @@ use crate::run::{self as job, postrun, prerun, queries, small};
 use crate::table::{output_columns, wrap};
 use crate::time::GRAMMAR;
 use crate::{
-    agent, classic, clean, config, copy, doctor, flush_file, halt, index, inspect, log, machine, pages, plan,
+    agent, classic, clean, config, copy, doctor, explain, flush_file, halt, index, inspect, log, machine,
+    pages, plan,
 };
 use crate::{plugin, poststage, report, scrub, status};
 use clap::builder::Styles;
@@ -86,6 +87,8 @@ commands! {
     "Settings, plugins and nodes" {
         /// Show the settings of a job and their sources, explain parameters, check configuration files
         Config(config::ConfigArgs): config::run;
+        /// Say what a message means, and what is to be done about it
+        Explain(explain::ExplainArgs): explain::run;
         /// Check the installation and the nodes of the allocation, and say what to repair
         Doctor(doctor::DoctorArgs): doctor::run;
         /// List, describe and check redundancy schemes, flush transports and log sinks

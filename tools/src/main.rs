@@ -14,6 +14,7 @@ mod config;
 mod copy;
 mod doctor;
 mod environment;
+mod explain;
 mod flush_file;
 mod halt;
 mod index;
