@@ -90,8 +90,8 @@ Types:
 | seconds | a number, or with units `s`, `m`, `h`, `d`, `w` or their words: `1h30m`, `2 hours` |
 | number | a number that is not negative, optionally with a decimal point |
 | name | one of the known names, or the name of a plugin, in any case |
-| path | a folder or file; a relative path starts at the current folder |
-| paths | absolute folders, separated by colons |
+| path | a directory or file; a relative path starts at the current directory |
+| paths | absolute directories, separated by colons |
 | text, secret | any text; scr never prints a secret |
 
 If a value does not fit its type or is out of range, scr reports where it was set and ignores it.

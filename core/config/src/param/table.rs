@@ -82,7 +82,7 @@ pub enum DefaultValue {
     Variables(&'static [&'static str]),
     /// The first of these variables that is set, or else this text.
     VariablesOr(&'static [&'static str], &'static str),
-    /// The current folder of rank 0.
+    /// The current directory of rank 0.
     CurrentDir,
     /// The name of the user.
     User,
@@ -101,7 +101,7 @@ impl DefaultValue {
             DefaultValue::Text(text) | DefaultValue::Built(text) => format!("{quote}{text}{quote}"),
             DefaultValue::Variables(names) => either(names),
             DefaultValue::VariablesOr(names, text) => format!("{}, or {quote}{text}{quote}", either(names)),
-            DefaultValue::CurrentDir => "current folder".to_owned(),
+            DefaultValue::CurrentDir => "current directory".to_owned(),
             DefaultValue::User => "name of the user".to_owned(),
             DefaultValue::Host => "name of the host".to_owned(),
         }
@@ -233,9 +233,9 @@ parameters! {
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, DefaultValue::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are written and read.";
     CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, text(build::LOCAL_BASE)), Node,
-        "Base folder of the control directory. Use storage local to the node.";
+        "Base directory of the control directory. Use storage local to the node.";
     CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, text(build::LOCAL_BASE)), Node,
-        "Base folder of the cache directory.";
+        "Base directory of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
         "How many complete datasets to keep in cache.";
     CACHE_BYPASS: bool = "SCR_CACHE_BYPASS", Kind::Bool, text("1"), Anywhere,
@@ -336,13 +336,13 @@ parameters! {
     COPY_METADATA: bool = "SCR_COPY_METADATA", Kind::Bool, text("1"), Anywhere,
         "Whether permissions, owner and times of files are kept when they are copied.";
     AXL_MKDIR: bool = "SCR_AXL_MKDIR", Kind::Bool, text("0"), Anywhere,
-        "Whether each process creates the folders for its flushed files, instead of one process for all.";
+        "Whether each process creates the directories for its flushed files, instead of one process for all.";
     MPI_BUF_SIZE: u64 = "SCR_MPI_BUF_SIZE", BUFFER, text("524288"), Anywhere,
         "Maximum bytes per message when files are protected, rebuilt or moved between nodes.";
     FILE_BUF_SIZE: u64 = "SCR_FILE_BUF_SIZE", BUFFER, text("1048576"), Anywhere,
         "Bytes per read or write when files are copied.";
     PLUGIN_PATH: Option<Vec<PathBuf>> = "SCR_PLUGIN_PATH", Kind::Paths, DefaultValue::Unset, Anywhere,
-        "Folders to search for plugins before those of the installation, separated by colons.";
+        "Directories to search for plugins before those of the installation, separated by colons.";
     NODE_NAME: String = "SCR_NODE_NAME", Kind::Text, DefaultValue::Host, Rank,
         "Name of the node, instead of the host name.";
     NODELIST: Option<String> = "SCR_NODELIST", Kind::Text,
@@ -404,7 +404,7 @@ parameters! {
     REPORT: bool = "SCR_REPORT", Kind::Bool, text("1"), Anywhere,
         "Whether scr run, scr postrun and, with SCR_DEBUG=1, SCR_Finalize print in five lines what the job has cost.";
     METRICS_DIR: Option<PathBuf> = "SCR_METRICS_DIR", Kind::Path, DefaultValue::Unset, Node,
-        "Folder for metrics of running jobs, for the textfile collector of Prometheus.";
+        "Directory for metrics of running jobs, for the textfile collector of Prometheus.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
         "Whether scr_run ends a run that writes no checkpoint within the expected time.";
     WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, DefaultValue::Unset, Anywhere,
