@@ -242,6 +242,8 @@ pub(super) struct Seen {
     pub(super) handed: Vec<(String, Read)>,
     pub(super) came: Vec<Came>,
     pub(super) finalized: bool,
+    /// Whether a call that is to give a checkpoint has failed, of which the application learns from the call.
+    pub(super) failed: bool,
 }
 
 /// The files of its own that a rank found in a checkpoint.
@@ -299,6 +301,7 @@ pub(super) fn play(
     let Ok(mut application) = application else { return seen };
     seen.began = true;
     if restart(&mut application, run, known, &mut seen).is_err() {
+        seen.failed = true;
         return seen;
     }
     for (number, step) in run.steps.iter().enumerate() {

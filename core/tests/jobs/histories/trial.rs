@@ -233,6 +233,7 @@ impl Trial {
         // A rank whose files cannot be read learns it from the call. Rank 0 has files in every version.
         let is_told = !has_begun
             || ended.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"))
+            || !is_healthy && ended.ranks[0].failed
             || matches!(ended.ranks[0].handed.first(), Some((_, Read::Nothing)));
         let promises: &[Promise] = match (is_asked && run.wants.is_none(), is_healthy, has_begun) {
             (true, true, true) => Promise::ALL,

@@ -32,7 +32,8 @@ const REPLACED: [(&str, &str); 24] = [
 
 #[test]
 fn the_pages_use_the_words_of_the_field() {
-    let mut pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|page| repository().join(page)).to_vec();
+    let mut pages =
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|page| repository().join(page)).to_vec();
     collect_pages(&repository().join("docs"), &mut pages);
     assert!(pages.len() > 30, "{pages:?}");
     for page in pages {
