@@ -44,6 +44,8 @@ pub(super) struct Requests<'h, 'b> {
     handle: &'h Handle,
     requests: Vec<ffi::MPI_Request>,
     active: usize,
+    indices: Vec<c_int>,
+    statuses: Vec<MaybeUninit<ffi::MPI_Status>>,
     buffers: PhantomData<&'b mut [u8]>,
     /// How long it waits for them when it is dropped.
     longest_wait: Duration,
@@ -308,7 +310,15 @@ impl Drop for Handle {
 
 impl<'h, 'b> Requests<'h, 'b> {
     pub(super) fn new(handle: &'h Handle, longest_wait: Duration) -> Self {
-        Self { handle, requests: Vec::new(), active: 0, buffers: PhantomData, longest_wait }
+        Self {
+            handle,
+            requests: Vec::new(),
+            active: 0,
+            indices: Vec::new(),
+            statuses: Vec::new(),
+            buffers: PhantomData,
+            longest_wait,
+        }
     }
 
     /// How many have not completed.
@@ -351,21 +361,52 @@ impl<'h, 'b> Requests<'h, 'b> {
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         self.handle.checked(call, start(&raw mut request))?;
         self.requests.push(request);
+        self.indices.push(0);
+        self.statuses.push(MaybeUninit::uninit());
         self.active += 1;
         Ok(self.requests.len() - 1)
     }
 
-    /// Passes on the places of those that have completed since the last call. It asks for one request at a time: with
-    /// `MPI_Testsome`, if one of several fails, Open MPI 5.0 also frees those to living ranks that it has marked as failing and
-    /// that are still under way. Once their messages have arrived, it ends the process: "Send error after request freed".
+    /// Passes on the places of those that have completed since the last call.
     pub(super) fn progress(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
         if self.active == 0 {
             return Ok(());
         }
         if deaths::are_reported() {
-            // The same happens to a message that had arrived when its receiver died, unless the library hears that first.
-            deaths::progress();
+            return self.progress_each(completed);
         }
+        let count = c_int::try_from(self.requests.len()).map_err(|_| strange("MPI_Testsome"))?;
+        let mut done = 0;
+        // SAFETY: the three arrays have `count` places each; the library has set completed
+        // requests to null, and skips them.
+        let code = unsafe {
+            ffi::MPI_Testsome(
+                count,
+                self.requests.as_mut_ptr(),
+                &raw mut done,
+                self.indices.as_mut_ptr(),
+                self.statuses.as_mut_ptr().cast(),
+            )
+        };
+        // With an error inside one request's status the others are reported as usual. "Undefined" is negative.
+        let done = usize::try_from(done).unwrap_or(0).min(self.requests.len());
+        for &index in &self.indices[..done] {
+            self.active = self.active.saturating_sub(1);
+            completed(usize::try_from(index).map_err(|_| strange("MPI_Testsome"))?);
+        }
+        if code == SUCCESS {
+            return Ok(());
+        }
+        // Those that it says nothing of may still be active, and their buffers stay borrowed: `drop` waits for each.
+        Err(self.handle.noticed(failure("MPI_Testsome", self.code_of(done, code))))
+    }
+
+    /// As [`progress`](Self::progress), one request at a time. If one of several fails, Open MPI 5.0 also frees those to living
+    /// ranks that it has marked as failing and that are still under way. Once their messages have arrived, it ends the process:
+    /// "Send error after request freed".
+    fn progress_each(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
+        // The same happens to a message that had arrived when its receiver died, unless the library hears that first.
+        deaths::progress();
         let mut codes = Vec::new();
         for (place, request) in self.requests.iter_mut().enumerate() {
             if is_null(*request) {
@@ -384,6 +425,23 @@ impl<'h, 'b> Requests<'h, 'b> {
             None => Ok(()),
             Some(code) => Err(self.handle.noticed(failure("MPI_Test", code))),
         }
+    }
+
+    /// The code of a failure, where `of_all` is that of the whole call.
+    fn code_of(&self, done: usize, of_all: c_int) -> c_int {
+        let codes = self.statuses[..done].iter().map(|status| {
+            // SAFETY: Testsome has filled as many statuses as it has completed requests, and reports an error
+            // in one of them, so their error fields are set.
+            unsafe { (*status.as_ptr()).MPI_ERROR }
+        });
+        worst(codes).unwrap_or(of_all)
+    }
+}
+
+impl Requests<'_, '_> {
+    /// Asks for each request by itself, as the library may fail for all of them at once.
+    fn test_each(&mut self) {
+        self.active = self.requests.iter_mut().map(|request| usize::from(!test(request).1)).sum();
     }
 }
 
@@ -413,7 +471,9 @@ impl Drop for Requests<'_, '_> {
         // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
         let mut patience = Patience::default();
         while self.active > 0 {
-            let _ = self.progress(|_| ());
+            if self.progress(|_| ()).is_err() {
+                self.test_each();
+            }
             let longest = match self.handle.expect_usable() {
                 Ok(()) => self.longest_wait,
                 Err(_) => self.longest_wait.min(AFTER_THE_END),
