@@ -58,7 +58,8 @@ pub fn coded(severity: &str, text: &str) -> String {
     let code = Entry::of(severity, &text).map_or("none", |entry| entry.code);
     #[cfg(debug_assertions)]
     tell_tests(&format!("{code} {severity} {text:?}\n"));
-    if code != "none" {
+    // A command passes on what the same one has said on another node.
+    if code != "none" && !text.contains(&format!("[{code}]")) {
         text.insert_str(text.find('\n').unwrap_or(text.len()), &format!(" [{code}]"));
     }
     text
