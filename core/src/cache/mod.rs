@@ -53,7 +53,6 @@ pub(crate) use eviction::{Crowded, FilesGiven};
 pub(crate) use store::StoreInUse;
 
 use crate::error::{Doing as _, Error};
-use crate::holdings::Standing;
 use crate::job::Job;
 use crate::typed::gather_values;
 use begin::DatasetIds;
@@ -430,36 +429,17 @@ impl Cache {
         }
     }
 
-    /// Marks the datasets whose name refers to a newer one, in cache or among those `in_prefix`, which are given by place, name,
-    /// and whether they count. One that does not takes only the files that lie in place.
-    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(Seq, Vec<u8>, bool)]) {
-        let known = |cached: &CachedDataset| {
-            (cached.seq(), cached.record.dataset.name.clone(), cached.standing != Standing::Refused)
-        };
-        let in_cache: Vec<_> = self.datasets.iter().map(known).collect();
+    /// Marks the datasets whose name refers to a newer one, in cache or among those `in_prefix`, which are given by place
+    /// and name.
+    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(Seq, Vec<u8>)]) {
+        let in_cache: Vec<(Seq, Vec<u8>)> =
+            self.datasets.iter().map(|cached| (cached.seq(), cached.record.dataset.name.clone())).collect();
         for cached in &mut self.datasets {
-            let (own, name, in_place) =
-                (cached.seq(), &cached.record.dataset.name, cached.record.protection.bypass);
+            let (own, name) = (cached.seq(), &cached.record.dataset.name);
             let mut all = in_prefix.iter().chain(&in_cache);
-            if all.any(|(other, named, counts)| *other > own && named == name && (*counts || in_place)) {
+            if all.any(|(other, named)| *other > own && named == name) {
                 cached.prefix.supersede();
             }
-        }
-    }
-
-    /// A checkpoint was refused: the newest older one of its name that is whole here is to be flushed under that name again.
-    pub(crate) fn restore_name(&mut self, refused: &CheckpointId) {
-        let is_older = |cached: &&mut CachedDataset| {
-            cached.seq() < refused.seq && cached.record.dataset.name == refused.name
-        };
-        let older = self.datasets.iter_mut().rev().find(is_older);
-        let is_lost = |older: &CachedDataset| {
-            older.standing == Standing::Refused
-                || older.record.protection.bypass
-                || !older.prefix.is_superseded()
-        };
-        if let Some(older) = older.filter(|older| !is_lost(older)) {
-            older.prefix.give_back();
         }
     }
 

@@ -198,8 +198,7 @@ impl PrefixState {
                 ));
             }
         }
-        let names: Vec<_> =
-            self.complete.iter().map(|other| (other.seq, other.name.clone(), !other.failed)).collect();
+        let names: Vec<_> = self.complete.iter().map(|other| (other.seq, other.name.clone())).collect();
         cache.mark_superseded(&names);
     }
 
