@@ -26,12 +26,15 @@ mod rank;
 pub use rank::Rank;
 
 /// The version of this release, as `SCR_Get_version` gives it.
-/// Goes on if something holds, and else gives the error.
+pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// Continues if something holds, and else gives the error.
+///
+/// # Errors
+/// What `fault` gives.
 pub fn ensure<E>(holds: bool, fault: impl FnOnce() -> E) -> Result<(), E> {
     holds.then_some(()).ok_or_else(fault)
 }
-
-pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 /// An error with its causes, on one line.
 pub fn describe(error: &dyn std::error::Error) -> String {
