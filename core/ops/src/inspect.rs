@@ -234,7 +234,7 @@ impl Dataset {
         let bypass = any.protection.bypass;
         let is_whole = beyond_repair.is_none();
         Some(Inspected {
-            dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset_in_prefix() },
+            dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset.clone() },
             kept: InCache {
                 bypass,
                 scheme: (!bypass).then(|| any.protection.scheme.clone()),

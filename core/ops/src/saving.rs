@@ -146,7 +146,10 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<String>, FsError> 
             let map = map.map(|bytes| Filemap::parse(&bytes)).unwrap_or_default();
             match (map.state, map.record) {
                 (PartState::Arriving | PartState::Open | PartState::Refused, _) => (),
-                (_, Some(record)) => _ = known.entry(record.prefix.clone()).or_default().insert(id, record),
+                (_, Some(record)) => {
+                    let of_prefix = known.entry(record.prefix.clone()).or_default();
+                    of_prefix.insert(record.dataset.id, record);
+                }
                 (_, None) => _ = unknown.insert(id),
             }
         }
@@ -161,7 +164,7 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<String>, FsError> 
     Ok(all)
 }
 
-/// Those of these datasets that nobody has to save, by their numbers in cache.
+/// Those of these datasets that nobody has to save.
 fn saved(
     files: &dyn Files,
     prefix: &Prefix,
@@ -171,11 +174,11 @@ fn saved(
     let is_there = |record: &RankRecord| Owner::of(record, files, prefix, id.as_ref()) == Owner::This;
     let here: Vec<_> = records.iter().filter(|(_, record)| is_there(record)).collect();
     let mut flush = FlushFile::default();
-    here.iter().for_each(|(_, record)| flush.record(&record.dataset_in_prefix(), Location::Cache));
+    here.iter().for_each(|(_, record)| flush.record(&record.dataset, Location::Cache));
     let all = holdings(files, prefix, &flush, Some(&index), None);
     let is_saved = |record: &RankRecord| {
         let lost = Saving::of(&all, &record.dataset.job_id, false).0;
-        lost.iter().all(|(lost, _)| lost.id != record.id_in_prefix)
+        lost.iter().all(|(lost, _)| lost.id != record.dataset.id)
     };
     Ok(here.into_iter().filter(|(_, record)| is_saved(record)).map(|(&id, _)| id).collect())
 }

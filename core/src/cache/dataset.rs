@@ -11,7 +11,7 @@ use scr_comm::placement::Survives;
 use scr_comm::Rank;
 use scr_config::descriptor::protects;
 use scr_config::param;
-use scr_prefix::{DatasetDescriptor, FlushFile, InCache, Location, Seq};
+use scr_prefix::{FlushFile, InCache, Location, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,19 +107,11 @@ impl CachedDataset {
         let damage = self.is_refused().then(|| REFUSED.to_owned());
         let kept =
             InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage };
-        let dataset = self.listed();
-        flush.record_in_cache(&dataset, &kept);
+        let dataset = &self.record.dataset;
+        flush.record_in_cache(dataset, &kept);
         flush.end_flush(dataset.id, self.prefix.is_whole());
         if self.prefix.is_under_way() {
             flush.add_location(dataset.id, Location::Flushing);
-        }
-    }
-
-    /// As the flush file lists it: one that another number of ranks wrote with their parts.
-    pub(super) fn listed(&self) -> DatasetDescriptor {
-        match self.is_of_other_ranks() {
-            true => self.record.dataset_in_prefix(),
-            false => self.record.dataset.clone(),
         }
     }
 
@@ -146,9 +138,9 @@ impl CachedDataset {
         }
     }
 
-    /// Its id.
+    /// Its id in cache.
     pub(crate) fn id(&self) -> u64 {
-        self.record.dataset.id
+        self.record.cache_id
     }
 
     /// Its place among all datasets of the prefix directory.

@@ -303,7 +303,7 @@ impl Cache {
         let Some(at) = self.datasets.iter().position(|cached| cached.id() == id) else { return };
         let mut cached = self.datasets.remove(at);
         if cached.claim.is_others() {
-            self.listed.remove(&cached.listed().id);
+            self.listed.remove(&cached.record.dataset.id);
             let label = cached.record.label();
             return job.report.notice(&format!("{label} stays in cache: another running job has it as well"));
         }
@@ -339,7 +339,7 @@ impl Cache {
         let lies_there = |cached: &&CachedDataset| {
             cached.record.protection.bypass || in_place && cached.prefix.has_files()
         };
-        let others = self.datasets.iter().filter(|cached| cached.id() != owner.dataset.id);
+        let others = self.datasets.iter().filter(|cached| cached.id() != owner.cache_id);
         let others: Vec<_> =
             others.filter(|cached| !cached.prefix.is_superseded()).filter(lies_there).collect();
         if others.is_empty() {
@@ -350,7 +350,7 @@ impl Cache {
         let sharing = with_names_of(&*job.comm, names, &records)?.into_iter().map(|place| others[place]);
         let (newer, older): (Vec<_>, Vec<_>) = sharing.partition(|cached| cached.seq() > owner.seq());
         if let Some(newer) = newer.iter().find(|cached| !cached.is_refused()) {
-            return Ok(FilesGiven { newer: Some(newer.id()), ..FilesGiven::default() });
+            return Ok(FilesGiven { newer: Some(newer.record.dataset.id), ..FilesGiven::default() });
         }
         let in_place = older.iter().filter(|cached| cached.record.protection.bypass);
         let in_place: Vec<u64> = in_place.map(|cached| cached.id()).collect();

@@ -140,17 +140,17 @@ impl Cache {
     /// The ids under which datasets are to be listed as in cache.
     fn to_be_listed(&self) -> BTreeSet<u64> {
         let stay = self.datasets.iter().filter(|cached| Some(cached.id()) != self.leaving);
-        stay.map(|cached| cached.listed().id).chain(self.lent.iter().copied()).collect()
+        stay.map(|cached| cached.record.dataset.id).chain(self.lent.iter().copied()).collect()
     }
 
     /// The contents of the file, which also has datasets that only other runs know. A checkpoint of this allocation of which this
     /// run has found nothing leaves it once a newer one of its name counts.
     fn write_into(&self, flush: &mut FlushFile, job: &Job, listed: &BTreeSet<u64>, news: &News<'_>) {
         if let News::Begun(left) = news {
-            self.write_begun(flush, job, left);
+            self.write_begun(flush, job, left, listed);
         }
         self.listed.difference(listed).for_each(|&id| flush.remove_location(id, Location::Cache));
-        let stay = self.datasets.iter().filter(|cached| listed.contains(&cached.listed().id));
+        let stay = self.datasets.iter().filter(|cached| listed.contains(&cached.record.dataset.id));
         stay.for_each(|cached| cached.list_in(flush));
         self.lost.iter().for_each(|lost| flush.record_lost(lost));
         let counting = || self.datasets.iter().filter(|cached| cached.holding().counts());
@@ -170,8 +170,8 @@ impl Cache {
         left.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
         flush.forget_lost(is_given_up);
         match *news {
-            News::FlushInCall(id) => _ = flush.add_location(id, Location::SyncFlushing),
-            News::Replaced { id, newer } => flush.record_replaced(id, newer),
+            News::FlushInCall(dataset) => _ = flush.add_location(dataset, Location::SyncFlushing),
+            News::Replaced { dataset, newer } => flush.record_replaced(dataset, newer),
             News::None | News::Begun(_) | News::GivenUp(_) => (),
         }
     }
@@ -181,7 +181,7 @@ impl Cache {
     /// too: whoever drops one by its name must find its place, as nodes that are away may have it. One that another number of ranks
     /// wrote is not older than what this run restarts from. An entry also leaves if a newer dataset has its name in the prefix
     /// directory: nobody could save it.
-    fn write_begun(&self, flush: &mut FlushFile, job: &Job, left: &Left<'_>) {
+    fn write_begun(&self, flush: &mut FlushFile, job: &Job, left: &Left<'_>, listed: &BTreeSet<u64>) {
         let newest = RestartPoint { seq: left.newest, ..job.descriptor_of_job().restart_point() };
         let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
         let saved = flush.entries().into_iter().filter(|entry| (left.is_saved)(entry));
@@ -193,7 +193,7 @@ impl Cache {
             passed_over += usize::from(is_passed_over && !is_gone);
             let is_kept = is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER;
             let is_left = is_kept && (is_elsewhere || !left.is_purged);
-            if self.dataset(entry.id).is_none() && (is_gone || !is_left) {
+            if !listed.contains(&entry.id) && (is_gone || !is_left) {
                 flush.remove_location(entry.id, Location::Cache);
             }
             let damaged = left.damaged.iter().find(|(seq, _)| *seq == entry.seq());
@@ -216,7 +216,7 @@ pub(crate) enum News<'a> {
     /// The application waits for the flush of this dataset, and a watchdog allows more time.
     FlushInCall(u64),
     /// A dataset was not flushed, as a newer one has its files: later runs neither try nor say it again.
-    Replaced { id: u64, newer: u64 },
+    Replaced { dataset: u64, newer: u64 },
     /// The user or the application has given these up: nobody is to save them.
     GivenUp(&'a dyn Fn(&FlushEntry) -> bool),
 }

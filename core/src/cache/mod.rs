@@ -158,7 +158,7 @@ impl Cache {
 
     /// Whether a flush of this run is copying a dataset to the prefix directory, which has this id there.
     pub(crate) fn arrives_in_prefix(&self, id: u64) -> bool {
-        let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
+        let is_it = |cached: &&CachedDataset| cached.record.dataset.id == id;
         self.datasets.iter().filter(is_it).any(|cached| cached.prefix.is_under_way())
     }
 
@@ -170,7 +170,7 @@ impl Cache {
     /// The dataset of this id has been deleted from the prefix directory. Datasets whose files lie only there leave the cache. No
     /// other one of this id can be read there any more.
     pub(crate) fn leave_prefix(&mut self, job: &Job, id: u64) {
-        let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
+        let is_it = |cached: &&CachedDataset| cached.record.dataset.id == id;
         let in_place = self.datasets.iter().filter(is_it).filter(|cached| cached.record.protection.bypass);
         let in_place: Vec<u64> = in_place.map(CachedDataset::id).collect();
         in_place.into_iter().for_each(|id| self.evict(job, id));
@@ -179,7 +179,7 @@ impl Cache {
 
     /// The dataset of this id in the prefix directory is whole no more. One in place has no other files.
     pub(crate) fn lose_copy(&mut self, id: u64) {
-        for cached in self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id) {
+        for cached in self.datasets.iter_mut().filter(|cached| cached.record.dataset.id == id) {
             match cached.record.protection.bypass {
                 true => cached.prefix.supersede(),
                 false => cached.prefix.lose(),
@@ -205,7 +205,7 @@ impl Cache {
     /// The place of this rank's part of a dataset: in a store of this run, whatever the store of the record was called.
     pub(crate) fn part_of(&self, record: &RankRecord) -> PartDir {
         let store = &self.stores[self.store_index(&record.protection.store)];
-        PartDir::new(&store.cache, record.dataset.id, record.rank)
+        PartDir::new(&store.cache, record.cache_id, record.rank)
     }
 
     /// The place of a part of this rank that comes back: as [`part_of`](Self::part_of) says, unless a dataset of another prefix
@@ -225,7 +225,7 @@ impl Cache {
         let name = format!("{}{suffix}", job.nodes.name(job.rank()));
         let (assigned, _) = node_dir::assign(&store.root, job.env.uid, std::iter::once(&*name))?;
         let folder = assigned.get(&*name).unwrap_or(&store.cache);
-        Ok(PartDir::new(folder, record.dataset.id, record.rank))
+        Ok(PartDir::new(folder, record.cache_id, record.rank))
     }
 
     /// Whether all nodes see a store, so that the loss of one takes nothing from it.
@@ -300,6 +300,20 @@ impl Cache {
         Ok(())
     }
 
+    /// A dataset whose files are in cache again is read there, and no more in the prefix directory as long as they were away.
+    pub(crate) fn forget_in_place(&mut self, job: &Job) {
+        let has_files = |of: &CachedDataset| {
+            let is_it = |other: &CachedDataset| {
+                other.seq() == of.seq() && other.record.dataset.name == of.record.dataset.name
+            };
+            self.datasets.iter().any(|other| is_it(other) && !other.record.protection.bypass)
+        };
+        let copies =
+            self.datasets.iter().filter(|cached| cached.record.protection.bypass && has_files(cached));
+        let copies: Vec<u64> = copies.map(CachedDataset::id).collect();
+        copies.into_iter().for_each(|id| self.remove(job, id));
+    }
+
     /// Removes what is left of datasets that could not be brought back, if this new one counts in their place.
     pub(crate) fn remove_stale_for(&mut self, job: &Job, id: u64) {
         if self.dataset(id).is_some_and(|cached| cached.holding().counts()) {
@@ -319,7 +333,7 @@ impl Cache {
 
     /// Adds a dataset that another number of ranks wrote, and that this run reads in the parts of those.
     pub(crate) fn insert_lent(&mut self, dataset: CachedDataset) {
-        self.lent.insert(dataset.record.id_in_prefix);
+        self.lent.insert(dataset.record.dataset.id);
         self.insert(dataset);
     }
 

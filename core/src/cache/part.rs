@@ -55,7 +55,7 @@ impl PartDir {
     /// Whether this is where the part lies that `record` is of.
     pub(crate) fn is_of(&self, record: &RankRecord) -> bool {
         let folder = self.dataset.file_name();
-        self.rank == record.rank && folder.is_some_and(|name| *name == *dataset_name(record.dataset.id))
+        self.rank == record.rank && folder.is_some_and(|name| *name == *dataset_name(record.cache_id))
     }
 
     /// The dataset's folder.

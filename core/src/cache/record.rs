@@ -22,10 +22,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct RankRecord {
-    /// The descriptor of the whole dataset.
+    /// The descriptor of the whole dataset, as the prefix directory has it. A filemap has the two ids the other way round.
     pub dataset: DatasetDescriptor,
-    /// The id that it has in the prefix directory: another one where that was taken in cache when it was fetched.
-    pub id_in_prefix: u64,
+    /// The id of its folder in cache: another one than that of the dataset where that was taken when it was fetched.
+    #[serde(rename = "id_in_prefix")]
+    pub cache_id: u64,
     /// The number of ranks of the run that reads it in place, where another number wrote it. No other run uses such a record.
     pub(crate) read_by: Option<u32>,
     /// When it was put into cache, in microseconds since the epoch: a dataset that is fetched twice is not mixed up.
@@ -60,15 +61,23 @@ pub struct RankRecord {
 pub struct DatasetKey {
     /// Number of the run that wrote it.
     pub(crate) run: u64,
-    /// Id of the dataset.
+    /// Its id in cache.
     pub(crate) id: u64,
     /// When it was begun, in microseconds since the epoch.
     pub(crate) begun: u64,
+    /// Its id in the prefix directory.
+    pub(crate) dataset: u64,
 }
 
 impl DatasetKey {
     pub fn of(record: &RankRecord) -> Self {
-        Self { run: record.dataset.run, id: record.dataset.id, begun: record.begun }
+        let DatasetDescriptor { run, id: dataset, .. } = record.dataset;
+        Self { run, id: record.cache_id, begun: record.begun, dataset }
+    }
+
+    /// The place of the dataset.
+    pub(crate) fn seq(&self) -> Seq {
+        Seq { run: self.run, id: self.dataset }
     }
 }
 
@@ -135,7 +144,7 @@ impl RankRecord {
         (members, nodes): (Vec<Rank>, Vec<String>),
     ) -> Self {
         Self {
-            id_in_prefix: dataset.id,
+            cache_id: dataset.id,
             read_by: None,
             begun: dataset.created,
             dataset,
@@ -154,22 +163,17 @@ impl RankRecord {
 
     /// Its place among all datasets of its prefix directory.
     pub(crate) fn seq(&self) -> Seq {
-        Seq { run: self.dataset.run, id: self.id_in_prefix }
+        self.dataset.seq()
     }
 
     /// As what a job may restart from.
     pub fn restart_point(&self) -> RestartPoint {
-        RestartPoint { seq: self.seq(), ..self.dataset.restart_point() }
+        self.dataset.restart_point()
     }
 
     /// Number of ranks that have a part of the dataset, which a record always knows.
     pub fn ranks(&self) -> u32 {
         self.read_by.or(self.dataset.ranks).unwrap_or_default()
-    }
-
-    /// The dataset as the prefix directory knows it: a copy that was fetched may have another id in cache.
-    pub fn dataset_in_prefix(&self) -> DatasetDescriptor {
-        DatasetDescriptor { id: self.id_in_prefix, ..self.dataset.clone() }
     }
 
     /// Whether it was fetched from the prefix directory, and not written by the application.
@@ -179,7 +183,7 @@ impl RankRecord {
 
     /// The dataset as messages name it.
     pub fn label(&self) -> String {
-        format!("dataset {} `{}'", self.id_in_prefix, String::from_utf8_lossy(&self.dataset.name))
+        format!("dataset {} `{}'", self.dataset.id, String::from_utf8_lossy(&self.dataset.name))
     }
 
     /// The sum of the lengths of the rank's files.
@@ -271,7 +275,8 @@ impl RankRecord {
 /// Nothing gets a record that contradicts itself.
 impl<'de> Deserialize<'de> for RankRecord {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let record = Self::deserialize(from)?;
+        let mut record = Self::deserialize(from)?;
+        std::mem::swap(&mut record.dataset.id, &mut record.cache_id);
         record.check().map_err(D::Error::custom)?;
         Ok(record)
     }
@@ -279,7 +284,9 @@ impl<'de> Deserialize<'de> for RankRecord {
 
 impl Serialize for RankRecord {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, to)
+        let mut record = self.clone();
+        std::mem::swap(&mut record.dataset.id, &mut record.cache_id);
+        Self::serialize(&record, to)
     }
 }
 
@@ -298,7 +305,7 @@ pub(crate) mod tests {
                 ranks: Some(4),
                 ..Default::default()
             },
-            id_in_prefix: 7,
+            cache_id: 7,
             read_by: None,
             begun: 1_000_000,
             prefix: b"/pfs/user1/run".to_vec(),
@@ -331,7 +338,7 @@ pub(crate) mod tests {
     fn a_record_comes_back_from_its_tree() {
         let mut record = sample(2);
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record.clone()));
-        (record.id_in_prefix, record.dataset.run, record.prefix_id) = (3, 5, None);
+        (record.cache_id, record.dataset.run, record.prefix_id) = (3, 5, None);
         (record.read_by, record.local) = (Some(6), Some("a boot".to_owned()));
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
     }

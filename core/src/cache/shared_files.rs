@@ -49,7 +49,7 @@ impl SharedFiles {
             has_node_dirs: store.cache != store.root.path(),
             suffix: store.suffix.clone(),
             is_shared: store.placement.mates(record.rank).len() > 1,
-            dataset: format!("{}.{}", record.dataset.id, record.begun),
+            dataset: format!("{}.{}", record.cache_id, record.begun),
             prefix: record.prefix.clone(),
             claims: Vec::new(),
             borrowed: BTreeMap::new(),
@@ -86,7 +86,7 @@ impl SharedFiles {
             true => node_dir::find(files, &self.root, &format!("{}{}", record.node, self.suffix))?,
             false => self.root.clone(),
         };
-        Some(PartDir::new(&cache, record.dataset.id, record.rank))
+        Some(PartDir::new(&cache, record.cache_id, record.rank))
     }
 
     /// The path of a file that another rank has claimed.

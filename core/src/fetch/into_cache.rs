@@ -262,7 +262,7 @@ impl<'a> Fetcher<'a> {
         let mut record = RankRecord { read_by, ..RankRecord::begun(job, dataset, protection, set) };
         // Its own id, unless cache has something under it.
         let (part, journal) =
-            self.cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
+            self.cache.begin(job, &mut record, || Ok(()), |record, id| record.cache_id = id)?;
         if let Err(error) = self.fill(candidate, how, &mut record, &part, &journal) {
             let has_no_room = match &error {
                 FetchError::NotFetched { why: NotFetched::Failed { no_room }, .. } => *no_room,

@@ -305,10 +305,11 @@ impl Flushes {
         let transport = self.transport_of(site, id)?;
         let is_async = kind == Transfer::FlushAsync;
         if !is_async {
-            site.cache.list(site.job, News::FlushInCall(id));
+            let listed = dataset(site.cache, id).record.dataset.id;
+            site.cache.list(site.job, News::FlushInCall(listed));
         }
         let cached = dataset(site.cache, id);
-        let mut dataset = cached.record.dataset_in_prefix();
+        let mut dataset = cached.record.dataset.clone();
         let (mine, detaches) = (policy::files_of(cached), is_async && transport.survives_job);
         let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, detaches)?;
         let (flush, what) =
@@ -484,7 +485,8 @@ impl Flushes {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
                     FlushError::Superseded { newer, .. } if must_arrive => {
                         site.cache.supersede(id);
-                        site.cache.list(site.job, News::Replaced { id, newer });
+                        let dataset = record.dataset.id;
+                        site.cache.list(site.job, News::Replaced { dataset, newer });
                     }
                     _ => (),
                 }
@@ -580,7 +582,7 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     }
     let find = || {
         let is_replaced = |index: &Index, other: u64| {
-            let entry = index.entry(dataset(site.cache, other).record.id_in_prefix);
+            let entry = index.entry(dataset(site.cache, other).record.dataset.id);
             !entry.is_some_and(|entry| entry.complete && !entry.superseded)
         };
         let replaced =

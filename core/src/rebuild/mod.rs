@@ -124,10 +124,10 @@ impl FoundDatasets {
                 let checkpoint = checkpoint.map(|record| &record.dataset).find(|dataset| dataset.checkpoint);
                 let name = first_value(&*job.comm, checkpoint.map(|dataset| &dataset.name))?;
                 let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
-                self.not_tried.extend(name.map(|name| (Seq { run: key.run, id: key.id }, name)));
+                self.not_tried.extend(name.map(|name| (key.seq(), name)));
             }
             Unrecovered::TooMuchLost { damage, .. } => {
-                self.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
+                self.damaged.extend(damage.map(|why| (key.seq(), why)));
                 self.stale.extend(local.iter().map(|part| part.stale()));
             }
             Unrecovered::OfOtherRanks { what, refused } => {
@@ -159,7 +159,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     while let Some(key) = next_key(job, &ours, below)? {
         let local: Vec<&LocalPart> = ours.iter().filter(|part| part.key() == Some(key)).collect();
         below = Some(key);
-        found.seen.push(key.id);
+        found.seen.push(key.dataset);
         let is_of_other = |newer: &DatasetKey| newer.id == key.id && newer.run != key.run;
         if occupied.contains(&key.id) || lost.iter().any(is_of_other) {
             // A newer dataset or copy with the same id has these folders. It is not touched for an older one.
@@ -354,7 +354,7 @@ impl Listed {
                 String::from_utf8_lossy(&record.dataset.name)
             ),
             prefix: String::from_utf8_lossy(&record.prefix).into_owned(),
-            ids: keys.iter().map(|key| key.id).collect(),
+            ids: keys.iter().map(|key| key.dataset).collect(),
         }))
     }
 }
@@ -379,6 +379,8 @@ fn next_key(
     let Some(id) = highest(&mut keys().filter(|key| key.run == run).map(|key| key.id))? else {
         return Ok(None);
     };
-    let begun = keys().filter(|key| (key.run, key.id) == (run, id)).map(|key| key.begun);
-    Ok(highest(&mut { begun })?.map(|begun| DatasetKey { run, id, begun }))
+    let of_id = || keys().filter(|key| (key.run, key.id) == (run, id));
+    let Some(begun) = highest(&mut of_id().map(|key| key.begun))? else { return Ok(None) };
+    let dataset = highest(&mut of_id().filter(|key| key.begun == begun).map(|key| key.dataset))?;
+    Ok(dataset.map(|dataset| DatasetKey { run, id, begun, dataset }))
 }

@@ -141,7 +141,7 @@ impl LocalPart {
 
     /// The dataset as the prefix directory knows it, where the filemap says it.
     pub(super) fn dataset(&self) -> Option<DatasetDescriptor> {
-        self.map.record.as_ref().map(RankRecord::dataset_in_prefix)
+        self.map.record.as_ref().map(|record| record.dataset.clone())
     }
 
     /// Whether it only says what a run has read in the prefix directory that another number of ranks wrote.
@@ -277,7 +277,7 @@ impl DatasetState {
     ) -> Result<String, CommError> {
         let record = local.iter().find_map(|part| part.map.record.as_ref());
         let known = first_value(&*job.comm, record.map(RankRecord::label).as_ref())?;
-        Ok(known.unwrap_or_else(|| format!("dataset {}", key.id)))
+        Ok(known.unwrap_or_else(|| format!("dataset {}", key.dataset)))
     }
 }
 

@@ -129,10 +129,10 @@ fn rebuild(
     let job = on.job;
     let in_place = recovery.record.is_some_and(|record| record.protection.bypass);
     job.report.info(&match in_place {
-        true => format!("Looking at the files of dataset {} in the prefix directory", key.id),
-        false => format!("Attempting to distribute and rebuild dataset {}", key.id),
+        true => format!("Looking at the files of dataset {} in the prefix directory", key.dataset),
+        false => format!("Attempting to distribute and rebuild dataset {}", key.dataset),
     });
-    let log = |event| Record::event(event).id(key.id);
+    let log = |event| Record::event(event).id(key.dataset);
     job.log.add_entry(log(Event::RebuildStart));
     let began = job.elapsed();
     let outcome = recovery.run(label);
@@ -141,15 +141,15 @@ fn rebuild(
         Ok(restored) => {
             job.log.add_entry(log(Event::RebuildSuccess).named(&restored.record.dataset.name).took(took));
             job.report.info(&match in_place {
-                true => format!("Dataset {} is in the prefix directory as it was written", key.id),
-                false => format!("Rebuilt dataset {}", key.id),
+                true => format!("Dataset {} is in the prefix directory as it was written", key.dataset),
+                false => format!("Rebuilt dataset {}", key.dataset),
             });
             Ok(Recovered::Restored(Box::new(restored)))
         }
         Err(error) => {
             let why = error.agreed()?.to_string();
             if !in_place {
-                job.report.info(&format!("Failed to rebuild dataset {}", key.id));
+                job.report.info(&format!("Failed to rebuild dataset {}", key.dataset));
             }
             recovery.give_up();
             recovery.record_wrong_bytes();
@@ -561,7 +561,7 @@ impl<'a> Recovery<'a> {
     /// The number there of a dataset in place, if this rank has found wrong bytes in it.
     fn damaged_in_prefix(&self) -> Option<u64> {
         let in_place = self.record.filter(|record| record.protection.bypass);
-        in_place.filter(|_| self.wrong_bytes.is_some()).map(|record| record.id_in_prefix)
+        in_place.filter(|_| self.wrong_bytes.is_some()).map(|record| record.dataset.id)
     }
 
     /// Records in the filemap that this rank's part has wrong bytes, as it stays and nobody has repaired it: commands compare

@@ -138,7 +138,7 @@ impl Background {
 
     /// Begins to protect a dataset whose parts are recorded as local.
     pub(crate) fn begin(&mut self, local: LocalPart) {
-        self.local.push_back(local.record.dataset.id);
+        self.local.push_back(local.record.cache_id);
         if let Mode::Threads(worker) = &self.mode {
             // A thread that has ended protects nothing, and the ranks find that out together.
             let _ = worker.work.send(Some(local));
@@ -218,7 +218,7 @@ impl Worker {
             }
             let longest = LongestCall::default();
             while let Ok(Some(local)) = to_do.recv() {
-                let (id, began) = (local.record.dataset.id, job.elapsed());
+                let (id, began) = (local.record.cache_id, job.elapsed());
                 // No thread takes a processor from a rank that is about to return to its application.
                 let all_return = barrier(&*job.comm).map_err(Failure::from);
                 let protected = all_return.and_then(|()| protect(&job, &open, &longest, local));

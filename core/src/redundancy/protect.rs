@@ -53,7 +53,7 @@ impl Protect<'_> {
         opened: Opened,
     ) -> Result<(), RedundancyError> {
         let shape = Shape {
-            dataset: record.dataset.id,
+            dataset: record.cache_id,
             members: record.members.clone(),
             data_lens: exchange_lens(set, record.data_bytes())?,
             lost: vec![false; record.members.len()],

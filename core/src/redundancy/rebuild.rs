@@ -117,7 +117,7 @@ impl SetRepair<'_> {
     fn shape(&self, set: &SetComm<'_>, lost: Vec<bool>) -> Result<Shape, RedundancyError> {
         let record = self.record;
         let data_lens = exchange_lens(set, record.data_bytes())?;
-        Ok(Shape { dataset: record.dataset.id, members: record.members.clone(), data_lens, lost })
+        Ok(Shape { dataset: record.cache_id, members: record.members.clone(), data_lens, lost })
     }
 }
 

@@ -187,7 +187,7 @@ impl PrefixState {
     /// or their number refers to another one.
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
         for cached in cache.datasets_mut() {
-            let listed = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix);
+            let listed = self.complete.iter().find(|other| other.seq.id == cached.record.dataset.id);
             cached.prefix = self.copy_of(cached, listed);
             if let Some(other) = listed.filter(|listed| !listed.is(&cached.record.dataset)) {
                 job.report.warn(&format!(
@@ -204,7 +204,7 @@ impl PrefixState {
 
     /// What the prefix directory has of a dataset in cache. `listed` is what the index has under its number.
     fn copy_of(&self, cached: &CachedDataset, listed: Option<&Known>) -> InPrefix {
-        let (own, id, dataset) = (cached.seq(), cached.record.id_in_prefix, &cached.record.dataset);
+        let (own, id, dataset) = (cached.seq(), cached.record.dataset.id, &cached.record.dataset);
         let copy = listed.and_then(|same| InPrefix::listed(same.aggregated, same.failed, cached.standing));
         // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
         let is_purged = self.purged.contains(&id) && !dataset.checkpoint;
@@ -295,7 +295,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
 
 /// Rank 0 looks: without it no run fetches the dataset, and nobody else may notice before the caches are gone.
 fn expect_summary(job: &Job, record: &RankRecord) -> Result<(), PrefixError> {
-    let look = || Summary::require(job.files(), &job.prefix, record.id_in_prefix);
+    let look = || Summary::require(job.files(), &job.prefix, record.dataset.id);
     match (job.rank() == Rank(0)).then(look) {
         Some(Err(error)) if error.is_damage() => Err(error),
         _ => Ok(()),

@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
         }
         let dataset = match Summary::read(self.files(), self.prefix, id).ok().flatten() {
             Some(summary) => Some(summary.dataset),
-            None => Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix()),
+            None => Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset.clone()),
         };
         let Some(dataset) = dataset else {
             // Its deletion was killed.
@@ -314,22 +314,22 @@ impl<'a> Builder<'a> {
     /// Whether a file of a scavenged dataset is where the scavenge puts it. Once a dataset is complete, its filemaps stay alone.
     fn has_files(&self, scan: &Scan) -> bool {
         scan.records().any(|record| {
-            let part = ScavengedPart { prefix: self.prefix, id: record.id_in_prefix, rank: record.rank };
+            let part = ScavengedPart { prefix: self.prefix, id: record.dataset.id, rank: record.rank };
             record.files.iter().any(|file| self.files().status(&part.file(record, file)).is_ok())
         })
     }
 
     /// Makes a scavenged dataset whole and lists it.
     fn complete(&self, scan: &Scan) -> Result<Built, BuildError> {
-        let (id, name) = (scan.any.id_in_prefix, scan.any.dataset.name.clone());
+        let (id, name) = (scan.any.dataset.id, scan.any.dataset.name.clone());
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
         let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
         self.prefix.expect_all_unlinked(self.files(), self.env.uid, names)?;
-        let accepted = self.accepted(&scan.any.dataset_in_prefix())?;
+        let accepted = self.accepted(&scan.any.dataset.clone())?;
         let outcome = match (ScavengedRepair { builder: self, scan, label: &label }).run() {
             Ok(rebuilt) => self.list(scan, &rebuilt, accepted)?,
             Err(error) => {
-                self.list_incomplete(&scan.any.dataset_in_prefix())?;
+                self.list_incomplete(&scan.any.dataset.clone())?;
                 let why = error.why;
                 if !error.is_loss {
                     return Err(BuildError::Step(why));
@@ -348,7 +348,7 @@ impl<'a> Builder<'a> {
         accepted: Option<Withdrawal>,
     ) -> Result<Outcome, BuildError> {
         let lists: Vec<Vec<PrefixFile>> = scan.records().map(RankRecord::listed).collect();
-        let mut dataset = scan.any.dataset_in_prefix();
+        let mut dataset = scan.any.dataset.clone();
         let files = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));
         (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
@@ -388,7 +388,7 @@ impl<'a> Builder<'a> {
         let (files, prefix) = (self.files(), self.prefix);
         let mut paths = BTreeSet::new();
         for record in scan.records() {
-            let part = ScavengedPart { prefix: self.prefix, id: record.id_in_prefix, rank: record.rank };
+            let part = ScavengedPart { prefix: self.prefix, id: record.dataset.id, rank: record.rank };
             for file in &record.files {
                 let path = part.file(record, file);
                 let open = files.open(&path, How::Read).at("open", &path);
@@ -396,7 +396,7 @@ impl<'a> Builder<'a> {
                 if record.protection.bypass {
                     synced?;
                 } else if synced.is_err() {
-                    let temporary = unused_name(&path, &copying(record.id_in_prefix));
+                    let temporary = unused_name(&path, &copying(record.dataset.id));
                     copy_anew(files, &path, &path, &temporary, file.bytes, file.crc)
                         .map_err(|error| BuildError::Step(scr_base::describe(&error)))?;
                 }
@@ -408,7 +408,7 @@ impl<'a> Builder<'a> {
 
     /// Removes the files of interrupted copies: the dataset is complete, so they are useless.
     fn remove_unfinished_copies(&self, scan: &Scan) {
-        let id = scan.any.id_in_prefix;
+        let id = scan.any.dataset.id;
         let paths =
             scan.records().flat_map(|record| record.files.iter().map(|file| record.prefix_path(file)));
         let mut folders: BTreeSet<PathBuf> =

@@ -100,7 +100,7 @@ impl Copier<'_> {
         let mut copied = Copied::default();
         let parts = self.find(caches, id, &mut copied.passed_over)?;
         let Some((_, first)) = parts.first() else { return Ok(copied) };
-        let (id, name) = (first.record.id_in_prefix, first.record.dataset.name.clone());
+        let (id, name) = (first.record.dataset.id, first.record.dataset.name.clone());
         let listed = LedgerDir { files: self.files, prefix: self.prefix }.index()?.entry(id);
         copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name)
             && Rank2File::loss(self.files, self.prefix, id)?.is_none();
@@ -145,14 +145,15 @@ impl Copier<'_> {
         for cache in caches.iter().flat_map(|cache| self.places(cache.path())) {
             let found = look_through(self.files, &cache);
             passed_over.extend(found.errors.iter().map(|error| scr_base::describe(error)));
-            for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {
-                let part = PartDir::new(&cache, id, rank);
+            for (folder, rank) in found.parts {
+                let part = PartDir::new(&cache, folder, rank);
                 match ScavengedMap::read(self.files, self.prefix, &part, prefix_id.as_ref()) {
-                    Ok(map) => parts.push((part, map)),
-                    Err(error) => {
+                    Ok(map) if map.record.dataset.id == id => parts.push((part, map)),
+                    Err(error) if folder == id => {
                         let why = scr_base::describe(&error);
                         passed_over.push(format!("{}: {why}", part.filemap().display()));
                     }
+                    Ok(_) | Err(_) => (),
                 }
             }
         }

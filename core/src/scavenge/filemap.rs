@@ -77,12 +77,12 @@ impl ScavengedMap {
     }
 
     fn path(&self, prefix: &Prefix) -> PathBuf {
-        prefix.dataset_dir(self.record.id_in_prefix).join(format!("{}{ENDING}", self.record.rank))
+        prefix.dataset_dir(self.record.dataset.id).join(format!("{}{ENDING}", self.record.rank))
     }
 
     pub fn to_tree(&self) -> KvTree {
         let (record, rank) = (&self.record, self.record.rank);
-        let id = record.id_in_prefix;
+        let id = record.dataset.id;
         let mut tree = KvTree::new();
         tree.entry("DSET", id).set("RANK", rank);
         let part = tree.entry("RANK", rank).entry("DSET", id);
@@ -197,7 +197,7 @@ pub(super) fn read_all(
 fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, Box<dyn Error>> {
     let tree = files.read_tree(path)?.ok_or("it is gone")?;
     let mut map = ScavengedMap::from_tree(&tree)?;
-    let (rank, dataset) = (map.record.rank, map.record.id_in_prefix);
+    let (rank, dataset) = (map.record.rank, map.record.dataset.id);
     if dataset != id || path.file_name() != Some(OsStr::new(&format!("{rank}{ENDING}"))) {
         return Err(format!("it is that of rank {rank} of dataset {dataset}").into());
     }

@@ -142,7 +142,7 @@ impl ScavengedRepair<'_> {
     }
 
     fn part(&self, rank: Rank) -> ScavengedPart<'_> {
-        ScavengedPart { prefix: self.builder.prefix, id: self.scan.any.id_in_prefix, rank }
+        ScavengedPart { prefix: self.builder.prefix, id: self.scan.any.dataset.id, rank }
     }
 
     fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {

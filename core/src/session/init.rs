@@ -230,6 +230,7 @@ impl Session {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "", &in_prefix.listed_names())?;
             }
         }
+        self.cache.forget_in_place(&self.job);
         in_prefix.mark_flushed(&self.job, &mut self.cache);
         self.cache.keep_stale(&self.job, found.stale, found.left)?;
         let is_other_job = self.running.is_second();

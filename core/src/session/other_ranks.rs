@@ -25,7 +25,7 @@ use scr_base::env::Link;
 use scr_comm::collective::any;
 use scr_comm::{Collective, CommError, RankErrors};
 use scr_config::param;
-use scr_prefix::{DatasetDescriptor, Seq};
+use scr_prefix::Seq;
 use std::sync::Arc;
 
 impl Session {
@@ -252,15 +252,14 @@ fn begin_part_for_copies(
     theirs: &RankRecord,
 ) -> Collective<(RankRecord, PartDir, Claim)> {
     let begun = job.number_of_first(|| job.micros())?;
-    let dataset = DatasetDescriptor { id: cache.take_id(job)?, ..theirs.dataset.clone() };
     let set = (vec![job.rank()], vec![job.nodes.name(job.rank()).to_owned()]);
     let mut record = RankRecord {
-        id_in_prefix: theirs.id_in_prefix,
+        cache_id: cache.take_id(job)?,
         read_by: Some(job.comm.size()),
         begun,
-        ..RankRecord::begun(job, dataset, theirs.protection.clone(), set)
+        ..RankRecord::begun(job, theirs.dataset.clone(), theirs.protection.clone(), set)
     };
-    let (part, journal) = cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
+    let (part, journal) = cache.begin(job, &mut record, || Ok(()), |record, id| record.cache_id = id)?;
     Ok((record, part, journal.into_claim()))
 }
 
@@ -306,9 +305,9 @@ fn save(
     job.report
         .notice(&format!("{what}: it is in cache only, and is made whole in the prefix directory first"));
     let began = job.elapsed();
-    let has_failed = !copy(job, cache, record.dataset.id);
+    let has_failed = !copy(job, cache, record.cache_id);
     let [has_failed] = any(&*job.comm, [has_failed])?;
-    let (why, is_lost) = match job.on_first(|| build(job, schemes, record.id_in_prefix)) {
+    let (why, is_lost) = match job.on_first(|| build(job, schemes, record.dataset.id)) {
         Ok(None) => {
             let took = (job.elapsed() - began).as_secs_f64();
             job.report.notice(&format!("{label} is complete in the prefix directory, after {took:.3} s"));

@@ -132,7 +132,7 @@ fn gather_lists(job: &Job, parts: &[(RankRecord, PartDir)]) -> Result<Lists, Com
 
 /// Gives rank 0 the lists that the prefix directory has. Collective.
 fn read_lists(job: &Job, record: &RankRecord) -> Result<Lists, Error> {
-    let read = job.do_on_first(|| Rank2File::read(job.files(), &job.prefix, record.id_in_prefix));
+    let read = job.do_on_first(|| Rank2File::read(job.files(), &job.prefix, record.dataset.id));
     let read = read.map_err(|error| error.doing(format!("reading the lists of {}", record.label())))?;
     let lists = read.iter().flat_map(Rank2File::by_rank).map(|list| (list.clone(), OsString::new()));
     Ok((0..).map(Rank).zip(lists).collect())
@@ -262,7 +262,7 @@ pub(super) fn route_restart(
         }
     }
     if listed.is_none() && is_there {
-        *listed = Some(Listed::read(job, record.id_in_prefix)?);
+        *listed = Some(Listed::read(job, record.dataset.id)?);
     }
     let found = listed.as_ref().map(|listed| &listed.files);
     let found = found.and_then(|files| files.get_key_value(stands_for(job, name, &files.keys())?));

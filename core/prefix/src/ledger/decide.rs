@@ -426,7 +426,7 @@ fn withdraw(ledger: &Ledger, seqs: &[Seq], why: Withdrawal, alone: Option<u64>) 
 }
 
 fn name_withdrawn(which: Dropping<'_>, all: &[Seq], before: u64) -> Option<Event> {
-    let before = (*all.iter().max()?).max(Seq { run: before, id: 0 });
+    let before = all.iter().copied().fold(Seq { run: before, id: 0 }, Seq::max);
     Some(Event::NameWithdrawn { name: which.name()?.to_owned(), before })
 }
 

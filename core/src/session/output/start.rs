@@ -64,7 +64,7 @@ impl Session {
         let has_room = self.find_room(store, crowded, agreed.crowded)?;
         let is_known = || self.running.expect_known();
         let begun = self.cache.begin(&self.job, &mut record, is_known, |record, id| {
-            (record.dataset.id, record.id_in_prefix) = (id, id);
+            (record.dataset.id, record.cache_id) = (id, id);
             if name.is_none() {
                 record.dataset.name = default_name(id);
             }
