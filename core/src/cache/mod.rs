@@ -53,6 +53,7 @@ pub(crate) use eviction::{Crowded, FilesGiven};
 pub(crate) use store::StoreInUse;
 
 use crate::error::{Doing as _, Error};
+use crate::holdings::Standing;
 use crate::job::Job;
 use crate::typed::gather_values;
 use begin::DatasetIds;
@@ -383,6 +384,11 @@ impl Cache {
         Ok(())
     }
 
+    /// Whether this rank has found a part of the dataset at this place that this run cannot use.
+    pub(crate) fn has_left(&self, seq: Seq) -> bool {
+        self.left.iter().any(|left| left.seq() == seq)
+    }
+
     /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes
     /// that are away may have whole copies. They are those of these ids in cache, those that are `unwanted` of what this run
     /// could not bring back or did not see, those of the index that are meant, and all checkpoints that somebody has gone back
@@ -443,17 +449,36 @@ impl Cache {
         }
     }
 
-    /// Marks the datasets whose name refers to a newer one, in cache or among those `in_prefix`, which are given by place
-    /// and name.
-    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(Seq, Vec<u8>)]) {
-        let in_cache: Vec<(Seq, Vec<u8>)> =
-            self.datasets.iter().map(|cached| (cached.seq(), cached.record.dataset.name.clone())).collect();
+    /// Marks the datasets whose name refers to a newer one, in cache or among those `in_prefix`, which are given by place, name,
+    /// and whether they count. One that does not takes only the files that lie in place.
+    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(Seq, Vec<u8>, bool)]) {
+        let known = |cached: &CachedDataset| {
+            (cached.seq(), cached.record.dataset.name.clone(), cached.standing != Standing::Refused)
+        };
+        let in_cache: Vec<_> = self.datasets.iter().map(known).collect();
         for cached in &mut self.datasets {
-            let (own, name) = (cached.seq(), &cached.record.dataset.name);
+            let (own, name, in_place) =
+                (cached.seq(), &cached.record.dataset.name, cached.record.protection.bypass);
             let mut all = in_prefix.iter().chain(&in_cache);
-            if all.any(|(other, named)| *other > own && named == name) {
+            if all.any(|(other, named, counts)| *other > own && named == name && (*counts || in_place)) {
                 cached.prefix.supersede();
             }
+        }
+    }
+
+    /// A checkpoint was refused: the newest older one of its name that is whole here is to be flushed under that name again.
+    pub(crate) fn restore_name(&mut self, refused: &CheckpointId) {
+        let is_older = |cached: &&mut CachedDataset| {
+            cached.seq() < refused.seq && cached.record.dataset.name == refused.name
+        };
+        let older = self.datasets.iter_mut().rev().find(is_older);
+        let is_lost = |older: &CachedDataset| {
+            older.standing == Standing::Refused
+                || older.record.protection.bypass
+                || !older.prefix.is_superseded()
+        };
+        if let Some(older) = older.filter(|older| !is_lost(older)) {
+            older.prefix.give_back();
         }
     }
 

@@ -360,6 +360,9 @@ impl<'a> Fetcher<'a> {
                 writers: record.read_by.and(record.dataset.ranks),
             },
         };
+        // A file without a checksum that lies there in place may have been found changed.
+        let by_time = candidate.by_time || self.cache.has_left(candidate.seq);
+        let candidate = &Candidate { by_time, ..candidate.clone() };
         let mut bases = BTreeSet::new();
         let fetched = fetch.dataset(candidate, &mut |_, file| {
             if !bases.insert(file.name.base().to_vec()) {

@@ -175,7 +175,10 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         on.schemes.plugins.forget_failures();
         match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
-            Recovered::Removed => continue,
+            Recovered::Removed => {
+                found.left.extend(local.iter().filter_map(|part| part.dataset()));
+                continue;
+            }
             Recovered::Unrecovered(why) => {
                 // It must not hide an older copy of the same dataset, which nobody has refused. The nodes of another job may
                 // have the rest of it.

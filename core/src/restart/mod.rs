@@ -571,6 +571,9 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
     // Otherwise its number, or its name, may refer to another one there.
     let is_listed = !cached.prefix.is_superseded();
     _ = cached.record_refused(job);
+    if is_listed {
+        cache.restore_name(refused);
+    }
     if job.rank() == Rank(0) {
         // Nodes that are away may have another copy.
         let alone = job.run.number_alone();

@@ -198,7 +198,8 @@ impl PrefixState {
                 ));
             }
         }
-        let names: Vec<_> = self.complete.iter().map(|other| (other.seq, other.name.clone())).collect();
+        let names: Vec<_> =
+            self.complete.iter().map(|other| (other.seq, other.name.clone(), !other.failed)).collect();
         cache.mark_superseded(&names);
     }
 

@@ -506,10 +506,41 @@ fn a_refused_dataset_stays_refused_where_a_newer_one_of_its_name_is_in_cache_onl
     world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
 }
 
+/// It lay in cache only, and was never flushed again: the refused one had its name.
+#[test]
+fn the_checkpoint_that_takes_the_place_of_a_refused_one_of_its_name_is_flushed_again() {
+    for goes_on in [true, false] {
+        let world = job().set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "1");
+        for step in [1, 2] {
+            world.run(|application| application.checkpoint_as(b"ckpt", step, some).unwrap());
+        }
+        world.run(|application| {
+            let error = refuse(application);
+            assert!(error.contains("the next older one is `ckpt'"), "{error}");
+            application.session().start_restart().unwrap();
+            application.compare(1, some).unwrap();
+            application.session().complete_restart(true).unwrap();
+            if goes_on {
+                application.finalize().unwrap();
+            }
+        });
+        if !goes_on {
+            world.run(|application| application.finalize().unwrap());
+        }
+        world.lose("");
+        world.run(|application| {
+            assert_eq!(application.session().have_restart().unwrap().as_deref(), Some(&b"ckpt"[..]));
+            application.session().start_restart().unwrap();
+            application.compare(1, some).unwrap();
+            application.session().complete_restart(true).unwrap();
+        });
+    }
+}
+
 #[test]
 fn in_bypass_mode_a_file_that_was_written_to_since_is_not_restarted_from() {
-    for checksums in ["1", "0"] {
-        let world = bypass().set("SCR_CRC_ON_FLUSH", checksums).set("SCR_FETCH", "0");
+    for (checksums, fetch) in [("1", "0"), ("0", "0"), ("1", "1"), ("0", "1")] {
+        let world = bypass().set("SCR_CRC_ON_FLUSH", checksums).set("SCR_FETCH", fetch);
         world.run(|application| application.checkpoint(1, some).unwrap());
         let file = world.prefix().join("ckpt.1/rank_2.0");
         let bytes: Vec<u8> = std::fs::read(&file).unwrap().iter().map(|byte| byte ^ 1).collect();
