@@ -62,7 +62,7 @@ pub(crate) struct FoundDatasets {
     /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
     pub(crate) of_twins: Vec<u64>,
     /// The checkpoints of which nothing is known to be lost, and that could not be brought back; the same on all ranks.
-    pub(crate) not_tried: Vec<(Seq, String)>,
+    pub(crate) not_tried: Vec<String>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
     /// Those that another number of ranks wrote, newest first; the same on all ranks.
@@ -124,7 +124,7 @@ impl FoundDatasets {
                 let checkpoint = checkpoint.map(|record| &record.dataset).find(|dataset| dataset.checkpoint);
                 let name = first_value(&*job.comm, checkpoint.map(|dataset| &dataset.name))?;
                 let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
-                self.not_tried.extend(name.map(|name| (key.seq(), name)));
+                self.not_tried.extend(name);
             }
             Unrecovered::TooMuchLost { damage, .. } => {
                 self.damaged.extend(damage.map(|why| (key.seq(), why)));
@@ -140,14 +140,20 @@ impl FoundDatasets {
     }
 }
 
-/// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
-pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
+/// Finds the datasets in cache that belong to this prefix directory and brings them back, but for those that somebody has
+/// dropped: their parts leave. Collective.
+pub(crate) fn all(
+    on: Rebuild<'_>,
+    is_dropped: impl Fn(&DatasetDescriptor) -> bool,
+) -> Result<FoundDatasets, CommError> {
     let job = on.job;
     let scan = parts::scan(job, on.cache)?;
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
     let Sorted { mut ours, damaged, replaced, of_twins, borrowed } = sort(job, scan.parts)?;
     // This run finds out by itself what it reads there.
     borrowed.iter().for_each(|part| part.remove_unless_held(job));
+    let dropped = ours.extract_if(.., |part| part.dataset().as_ref().is_some_and(&is_dropped));
+    dropped.for_each(|part| part.remove_unless_held(job));
     report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
     if !on.is_shared {

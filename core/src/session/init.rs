@@ -37,7 +37,8 @@ use scr_comm::{Comm, CommError, Rank};
 use scr_config::param::{self, AppConfig, Origin};
 use scr_plugin_api::Call;
 use scr_prefix::{
-    lives_on, tidy, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq, Withdrawal,
+    lives_on, tidy, DatasetDescriptor, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq,
+    Withdrawal,
 };
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -191,14 +192,19 @@ impl Session {
         if purge {
             rebuild::purge(&self.job, &self.cache, false)?;
         }
+        let mut in_prefix = PrefixState::read(&self.job)?;
         let Self { job, cache, schemes, .. } = &*self;
-        let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
+        let is_dropped = |dataset: &_| in_prefix.withdrawn(dataset) == Some(Withdrawal::Removed);
+        let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared }, is_dropped)?;
         let (seen, own) = (found.highest_run, &self.job.run);
         if seen > own.number || seen == own.number && own.is_counted {
             // The records in the prefix directory were lost, or are an older copy.
             self.job.count_run(seen)?;
         }
-        let mut in_prefix = PrefixState::read(&self.job)?;
+        if found.whole.len() < found.seen.len() {
+            // One that lies in place and did not come back is marked as failed.
+            in_prefix = PrefixState::read(&self.job)?;
+        }
         let highest = found.highest.max(in_prefix.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(
@@ -213,12 +219,8 @@ impl Session {
         self.of_other_ranks = std::mem::take(&mut found.of_other_ranks);
         in_prefix.is_any_left = found.is_any_left;
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
-        self.withdraw(&in_prefix)?;
-        let is_wanted = |(seq, name): &(Seq, String)| {
-            in_prefix.withdrawn_at(*seq, name.as_bytes(), Some(Withdrawal::Removed)).is_none()
-        };
-        let not_tried = std::mem::take(&mut found.not_tried).into_iter().filter(is_wanted);
-        not_tried.for_each(|(_, name)| self.restart.add_unread(name));
+        self.offer_none_refused(&in_prefix);
+        std::mem::take(&mut found.not_tried).into_iter().for_each(|name| self.restart.add_unread(name));
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(CachedDataset::seq);
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
@@ -271,19 +273,11 @@ impl Session {
         self.is_redundancy_unread = true;
     }
 
-    /// Removes what a user or another run has dropped, and offers nothing that was refused. Collective.
-    fn withdraw(&mut self, in_prefix: &PrefixState) -> Result<(), Error> {
-        let mut removed = Vec::new();
-        for cached in self.cache.datasets_mut() {
-            match in_prefix.withdrawn(&cached.record.dataset) {
-                Some(Withdrawal::Removed) => removed.push(cached.id()),
-                Some(Withdrawal::Refused) if cached.record.dataset.checkpoint => {
-                    cached.set_standing(Standing::Refused);
-                }
-                Some(Withdrawal::Refused) | None => (),
-            }
-        }
-        self.cache.withdraw(&self.job, &removed)
+    /// Offers nothing that an application has refused, also on nodes that were away.
+    fn offer_none_refused(&mut self, in_prefix: &PrefixState) {
+        let is_refused = |of: &DatasetDescriptor| of.checkpoint && in_prefix.withdrawn(of).is_some();
+        let refused = self.cache.datasets_mut().iter_mut().filter(|of| is_refused(&of.record.dataset));
+        refused.for_each(|cached| cached.set_standing(Standing::Refused));
     }
 
     /// Finds out how many nodes may be lost without the loss of what earlier runs have left in cache. Collective.

@@ -666,6 +666,21 @@ fn what_the_command_drops_does_not_come_back_from_cache_unless_it_is_listed_agai
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
+/// The message says to drop it, and its remains were tried all the same: no job with `SCR_REQUIRE_RESTART` ever began.
+#[test]
+fn what_is_left_of_a_lost_checkpoint_leaves_once_it_is_dropped() {
+    let world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    ["n0", "n1"].iter().for_each(|node| world.lose(node));
+    let refused = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
+    assert!(refused.ranks[0].as_ref().unwrap_err().contains("SCR_REQUIRE_RESTART=1"), "{:?}", refused.ranks);
+    drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.1").unwrap();
+    let begun = world.run(|application| application.restart(some));
+    begun.all_gave(&None);
+    assert!(!begun.lines.iter().any(|line| line.contains("ERROR")), "{:?}", begun.lines);
+    assert!(!world.node("n2/user1/scr.defjobid/scr.dataset.1").exists());
+}
+
 /// It left the index first, and where flush.scr did not list it, or the command died then, nothing said that it was gone.
 #[test]
 fn what_the_command_deletes_stays_away_wherever_it_dies_and_whatever_flush_scr_says() {
