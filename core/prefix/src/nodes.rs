@@ -27,6 +27,9 @@ pub struct LastRun {
     pub job_id: String,
     /// Its nodes.
     pub nodes: Vec<String>,
+    /// Other nodes of earlier runs of the allocation, as long as it has not restarted: what those have may be the newest.
+    #[serde(default)]
+    pub earlier: Vec<String>,
     /// How many ranks it had.
     pub ranks: u32,
     /// Whether it could restart from what another number of ranks wrote.
@@ -86,10 +89,32 @@ impl LastRun {
     /// # Errors
     /// It cannot be read or written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
+        shared::update(files, prefix, true, |file: &mut NodesFile| self.put(&mut file.tree))
+    }
+
+    /// The same when it begins, with the other nodes of earlier runs of its allocation. Gives whether there are such.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn begin(mut self, files: &dyn Files, prefix: &Prefix) -> Result<Updated<bool>, PrefixError> {
         shared::update(files, prefix, true, |file: &mut NodesFile| {
-            file.tree.set("NODES", self.nodes.len());
-            set_json(&mut file.tree, RUN, self);
+            let before = Self::from_tree(&file.tree).filter(|before| before.job_id == self.job_id);
+            let mut earlier = before.map(|before| before.all_nodes()).unwrap_or_default();
+            earlier.retain(|node| !self.nodes.contains(node));
+            self.earlier = earlier;
+            self.put(&mut file.tree);
+            !self.earlier.is_empty()
         })
+    }
+
+    fn put(&self, tree: &mut KvTree) {
+        tree.set("NODES", self.nodes.len());
+        set_json(tree, RUN, self);
+    }
+
+    /// All nodes that may have something of its allocation.
+    pub fn all_nodes(&self) -> Vec<String> {
+        self.nodes.iter().chain(&self.earlier).cloned().collect()
     }
 
     /// Whether a run like it can restart from a checkpoint.
@@ -120,6 +145,7 @@ mod tests {
         LastRun {
             job_id: "77".to_owned(),
             nodes,
+            earlier: Vec::new(),
             ranks: 6,
             any_ranks: true,
             began: 5,

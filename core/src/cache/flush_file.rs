@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
     /// about to repeat work. `seen` are the ids of which any node has something, `of_twins` those that belong to the other one of
-    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. The index
-    /// has those whole that are `saved`. Rank 0 knows whether there is one, and gives why the run cannot restart from it.
+    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. Those
+    /// that are `known` the index has whole, or nobody wants. Rank 0 knows whether there is one, and gives why the run cannot restart from it.
     pub(crate) fn report_missing(
         &self,
         job: &Job,
@@ -21,7 +21,7 @@ impl Cache {
         seen: &[u64],
         of_twins: &[u64],
         newest: Seq,
-        is_saved: &dyn Fn(&FlushEntry) -> bool,
+        is_known: &dyn Fn(&FlushEntry) -> bool,
     ) -> Option<&'static str> {
         if job.rank() != Rank(0) {
             return None;
@@ -30,7 +30,7 @@ impl Cache {
         let is_missing = |entry: &FlushEntry| {
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
             only_cached
-                && !is_saved(entry)
+                && !is_known(entry)
                 && entry.checkpoint
                 && entry.seq() > newest
                 && !seen.contains(&entry.id)

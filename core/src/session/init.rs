@@ -84,13 +84,16 @@ impl Session {
             delete::all(&session.job)?;
             rebuild::purge(&session.job, &session.cache, true)?;
         }
-        prepare_prefix(&session.job, &session.running, app)?;
+        let knows_others = prepare_prefix(&session.job, &session.running, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
         let in_prefix = session.find_datasets(is_shared)?;
         session.cache.warn_of_full_stores(&session.job);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
         session.load_first(&in_prefix, left_whole)?;
+        if knows_others && session.restart.seq(&session.cache).is_some() {
+            session.forget_earlier_nodes();
+        }
         session.schemes.load(&session.job, &session.cache)?;
         session.background.start(&session.job, &session.cache.open)?;
         session.slide_windows()?;
@@ -142,6 +145,12 @@ impl Session {
             lending: None,
         };
         Ok((session, is_shared))
+    }
+
+    /// The run restarts: what nodes of earlier runs have left is not the newest.
+    fn forget_earlier_nodes(&self) {
+        let written = run_of(&self.job).write(self.job.files(), &self.job.prefix);
+        written.map(drop).unwrap_or_else(|error| self.job.report.warn(&scr_base::describe(&error)));
     }
 
     /// Loads the checkpoint to restart from, or says why there is none.
@@ -226,7 +235,8 @@ impl Session {
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
         if !purge {
             let (seen, twins, listed) = (&found.seen, &found.of_twins, in_prefix.flush.as_ref());
-            let missing = self.cache.report_missing(&self.job, listed, seen, twins, newest, is_saved);
+            let is_known = &|entry: &FlushEntry| is_saved(entry) || in_prefix.withdrawn(entry).is_some();
+            let missing = self.cache.report_missing(&self.job, listed, seen, twins, newest, is_known);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             if newest == Seq::default() && !why.is_empty() {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "", &in_prefix.listed_names())?;
@@ -492,17 +502,22 @@ fn of_other_job(job: &Job, other: &str) -> String {
     )
 }
 
-/// Writes the files under the prefix directory that commands read.
-fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<(), Error> {
+/// Writes the files under the prefix directory that commands read. Gives whether earlier runs of the allocation had other nodes.
+fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<bool, Error> {
     job.report.info(&format!("NPROCS={}", job.comm.size()));
     job.report.info(&format!("NNODES={}", job.nodes.count()));
-    let written = if job.rank() == Rank(0) { write_for_commands(job, running, app) } else { Ok(()) };
+    let mut knows_others = false;
+    let written = match job.rank() {
+        Rank(0) => write_for_commands(job, running, app).map(|known| knows_others = known),
+        _ => Ok(()),
+    };
     let written = written.or_else(|error| job.accept_want_of_room(error));
-    job.agree(written).map_err(|error| error.doing("writing to the folder .scr of the prefix directory"))
+    job.agree(written).map_err(|error| error.doing("writing to the folder .scr of the prefix directory"))?;
+    Ok(knows_others)
 }
 
-fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(), PrefixError> {
-    let caution = run_of(job).write(job.files(), &job.prefix)?.caution();
+fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<bool, PrefixError> {
+    let written = run_of(job).begin(job.files(), &job.prefix)?;
     let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
@@ -511,8 +526,8 @@ fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(
     if !running.is_second() {
         remove_left_copies(job.files(), &job.prefix)?;
     }
-    warn_of_locks(job, running, caution);
-    Ok(())
+    warn_of_locks(job, running, written.caution());
+    Ok(written.value)
 }
 
 /// This run, for those who look at it.
@@ -527,6 +542,7 @@ fn run_of(job: &Job) -> LastRun {
         began: seconds(job.env.seconds()),
         flush_every: job.params.get(&param::FLUSH),
         end: job.params.get(&param::END_TIME).map(seconds),
+        ..LastRun::default()
     }
 }
 

@@ -6,7 +6,7 @@ use scr_base::fs::{Files, FsError, How, RealFiles};
 use scr_comm::Rank;
 use scr_core::session::OutputFlags;
 use scr_ops::{drop_dataset, unsaved};
-use scr_prefix::{FlushFile, Location, Prefix, PrefixError, Running};
+use scr_prefix::{FlushFile, LastRun, Location, Prefix, PrefixError, Running};
 use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -113,6 +113,27 @@ fn a_checkpoint_in_cache_outlives_newer_ones_of_another_number_of_ranks() {
     world.run(|application| application.restart(some)).all_gave(&Some(3));
     lose_all(&world);
     world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+/// The nodes that it did not have were forgotten: `scr postrun' did not ask them, and said that the checkpoint was lost.
+#[test]
+fn the_nodes_of_earlier_runs_stay_known_until_a_run_has_restarted() {
+    let mut world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let nodes = |world: &World| {
+        let run = LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap();
+        (run.nodes.len(), run.all_nodes().len())
+    };
+    with_ranks(&mut world, 2);
+    world.try_run(|begun| assert!(begun.is_err()));
+    assert_eq!(nodes(&world), (2, 4));
+    world.put("SCR_REQUIRE_RESTART", "0");
+    world.run(|application| application.restart(some)).all_gave(&None);
+    assert_eq!(nodes(&world), (2, 4));
+    with_ranks(&mut world, 4);
+    world.nodes[3] = "n7".to_owned();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    assert_eq!(nodes(&world), (4, 4), "nobody needs n3 any more");
 }
 
 #[test]

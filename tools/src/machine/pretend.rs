@@ -41,7 +41,7 @@ impl PretendNodes {
     /// The nodes of the last run, if it ran here.
     pub(super) fn of_last_run(&self, env: &Env, prefix: &Path) -> Vec<String> {
         let run = LastRun::read(&*env.files, &Prefix::new(prefix)).ok().flatten();
-        run.map(|run| run.nodes).filter(|nodes| self.lead_to(nodes)).unwrap_or_default()
+        run.map(|run| run.all_nodes()).filter(|nodes| self.lead_to(nodes)).unwrap_or_default()
     }
 
     /// Whether these are such nodes. A program that looks after the job may have run on some of them since.

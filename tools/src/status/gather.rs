@@ -15,7 +15,10 @@ use scr_core::plugin::PluginHost;
 use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, Held, Inspected, Saving};
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate};
-use scr_prefix::{FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, RestartPoint, RunState};
+use scr_prefix::{
+    FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, Overwritten, PrefixFile, Rank2File,
+    RestartPoint, RunState,
+};
 
 /// All that is known of a job.
 #[derive(Debug, Default)]
@@ -144,7 +147,8 @@ impl Facts {
         if params.get(&param::SCAVENGE) {
             facts.take_saving(&Saving::of(&all, &job_id, may_lack), &all);
         }
-        index.iter().for_each(|index| facts.take_saved(index, &all));
+        let loss = |candidate: &Candidate| why_lost(files, prefix, candidate);
+        index.iter().for_each(|index| facts.take_saved(index, &all, &loss));
         facts.take_cached(&all);
         let saved = facts.saved.as_ref().map(|saved| saved.entry.id);
         let why = all.iter().filter(|held| held.entry.is_at(Location::Cache) || Some(held.entry.id) == saved);
@@ -171,9 +175,20 @@ impl Facts {
         self.run.as_ref().is_none_or(|run| run.can_read(point))
     }
 
-    /// The checkpoint that a run would restart from in the prefix directory.
-    fn take_saved(&mut self, index: &Index, all: &[Held]) {
-        let candidates = ledger::in_order(index, None).list;
+    /// The checkpoint that a run would restart from in the prefix directory. One whose files are not there is said to be lost.
+    fn take_saved(&mut self, index: &Index, all: &[Held], loss: &dyn Fn(&Candidate) -> Option<String>) {
+        let mut candidates = ledger::in_order(index, None).list;
+        loop {
+            self.take_saved_of(&candidates, all);
+            let saved = self.saved.as_ref().map(|saved| saved.entry.seq());
+            let chosen = candidates.iter().position(|candidate| Some(candidate.seq) == saved);
+            let Some((at, why)) = chosen.and_then(|at| Some((at, loss(&candidates[at])?))) else { return };
+            let name = candidates.remove(at).name_text();
+            self.trouble.push(format!("`{name}' in the prefix directory may be lost: {why}"));
+        }
+    }
+
+    fn take_saved_of(&mut self, candidates: &[Candidate], all: &[Held]) {
         let of = |candidate: &Candidate| all.iter().find(|held| held.entry.id == candidate.seq.id);
         let (own, others): (Vec<_>, Vec<_>) =
             candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));
@@ -258,6 +273,20 @@ impl Facts {
     }
 }
 
+/// Why no run could read a checkpoint in the prefix directory, as far as its lists, the lengths of its files and the records of
+/// those tell that were given to later datasets.
+fn why_lost(files: &dyn Files, prefix: &Prefix, candidate: &Candidate) -> Option<String> {
+    let id = candidate.seq.id;
+    if let Some(why) = Rank2File::loss(files, prefix, id).ok()? {
+        return Some(why);
+    }
+    let lists = candidate.suspect.then(|| Rank2File::read(files, prefix, id).ok())??;
+    let is_given_out =
+        |file: &&PrefixFile| Overwritten::since(files, prefix, &file.name, candidate.seq).unwrap_or(false);
+    let file = lists.by_rank().iter().flatten().find(is_given_out)?;
+    Some(format!("{} was given to the application to write over, for a later dataset", file.name))
+}
+
 fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {
     match (run, halt.filter(|halt| halt.is_finalized())) {
         (RunState::Running, _) => State::Running,
@@ -289,7 +318,7 @@ fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<Jo
             let mut env = env.clone();
             let id = environment::as_setting(&run.job_id);
             env.variables.insert(param::JOB_ID.info().name.to_owned(), id);
-            find(env, &Overrides { nodes: Some(run.nodes.clone()), ..overrides.clone() })
+            find(env, &Overrides { nodes: Some(run.all_nodes()), ..overrides.clone() })
         }
     }
 }
@@ -326,7 +355,7 @@ mod tests {
             current.into_iter().for_each(|name| assert!(index.set_current(name.as_bytes())));
             let all = holdings(&RealFiles, &prefix, &FlushFile::default(), Some(&index), None);
             let mut facts = Facts { reads_in_prefix, ..Facts::default() };
-            facts.take_saved(&index, &all);
+            facts.take_saved(&index, &all, &|_| None);
             assert_eq!(facts.saved.map(|saved| saved.entry.id), expected, "{containers:?} {current:?}");
         }
     }

@@ -241,6 +241,7 @@ pub(super) mod tests {
         LastRun {
             job_id: "5132".to_owned(),
             nodes: (0..nodes).map(|node| format!("n{node}")).collect(),
+            earlier: Vec::new(),
             ranks: 64,
             any_ranks: false,
             began: 0,

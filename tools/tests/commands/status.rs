@@ -5,7 +5,7 @@ use crate::finished_job::FinishedJob;
 use crate::installation::put_command;
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Request};
-use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix};
+use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix, Summary};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use serde_json::Value;
 use std::fs;
@@ -157,6 +157,17 @@ fn what_lies_in_the_cache_of_another_user_or_in_a_closed_one_is_not_known() {
     assert!(line(&closed, "in cache").starts_with(why), "{}", out(&closed));
 }
 
+/// It said that all nodes may be lost.
+#[test]
+fn a_checkpoint_whose_files_have_left_the_prefix_directory_is_said_to_be_lost() {
+    let job = FinishedJob::new();
+    fs::remove_dir_all(job.path().join("nodes")).unwrap();
+    fs::remove_file(job.prefix().join("ckpt.1/rank_0")).unwrap();
+    let after = status(&job, &[]);
+    assert_eq!((code(&after), line(&after, "in prefix").as_str()), (1, "nothing"));
+    assert!(err(&after).contains("`ckpt.1' in the prefix directory may be lost: "), "{}", err(&after));
+}
+
 /// It named the newest one.
 #[test]
 fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
@@ -165,6 +176,12 @@ fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
     let first = Index::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().dataset.unwrap();
     let second = DatasetDescriptor { id: 2, name: b"ckpt.2".to_vec(), ..first.clone() };
     Index::update(&RealFiles, &prefix, |index| index.record(&second, true)).unwrap();
+    fs::create_dir(prefix.dataset_dir(2)).unwrap();
+    for list in fs::read_dir(prefix.dataset_dir(1)).unwrap() {
+        let list = list.unwrap();
+        fs::copy(list.path(), prefix.dataset_dir(2).join(list.file_name())).unwrap();
+    }
+    Summary { dataset: second, complete: true }.write(&RealFiles, &prefix).unwrap();
     fs::remove_dir_all(job.path().join("nodes")).unwrap();
     for name in ["ckpt.1", "ckpt.2"] {
         LedgerDir::new(&RealFiles, &prefix).make_current(name.as_bytes()).unwrap();
