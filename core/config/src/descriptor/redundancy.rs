@@ -160,7 +160,7 @@ impl Redundancies {
     fn from_list(mut list: Vec<Redundancy>, problems: &mut Vec<Problem>) -> Result<Self, Vec<Redundancy>> {
         list.sort_by_key(|descriptor| descriptor.index);
         let mut kept: Vec<Redundancy> = Vec::new();
-        let mut marked = None;
+        let (mut marked, mut is_any_never_chosen) = (None, false);
         for mut descriptor in list {
             let index = descriptor.index;
             if let (true, Some(other)) = (descriptor.output, marked) {
@@ -179,9 +179,13 @@ impl Redundancies {
             match same.filter(|_| !descriptor.output) {
                 Some(same) => {
                     let other = same.index;
+                    let cure = match same.output {
+                        true => format!("CKPT={other}, which has OUTPUT=1, a higher number, so that it serves output only"),
+                        false => "it another interval".to_owned(),
+                    };
+                    is_any_never_chosen |= interval == 1;
                     let message = format!(
-                        "CKPT={index} and CKPT={other} both have INTERVAL={interval}, so CKPT={index} is never chosen; give it \
-                         another interval"
+                        "CKPT={index} and CKPT={other} both have INTERVAL={interval}, so CKPT={index} is never chosen; give {cure}"
                     );
                     problems.push(Problem::new(&descriptor.origin, message));
                 }
@@ -192,7 +196,7 @@ impl Redundancies {
         match every {
             Some(at) => {
                 let every = kept.remove(at);
-                if every.output && !kept.is_empty() {
+                if every.output && !kept.is_empty() && !is_any_never_chosen {
                     let index = every.index;
                     let message = format!(
                         "CKPT={index} has OUTPUT=1, and takes every checkpoint as well that no other line does, as none has \

@@ -289,6 +289,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("GROUPS=host1 POWER", 1, "`POWER' has no `='", true),
     ("GROUPS=host1 POWER=a\nGROUPS=host1 POWER=b", 2, "GROUPS=host1 POWER is set a second time", true),
     ("GROUPS=host[1-4] POWER=a\nGROUPS=host2 POWER=b", 2, "GROUPS=host2 has host2, which GROUPS=host[1-4] has as well", true),
+    ("SCR_COPY_TYPE=FILE\nCKPT=0 OUTPUT=1\nCKPT=1 INTERVAL=1\nCKPT=2 INTERVAL=4", 3, "CKPT=1 and CKPT=0 both have INTERVAL=1, so CKPT=1 is never chosen; give CKPT=0, which has OUTPUT=1, a higher number", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 INTERVAL=10\nCKPT=1 OUTPUT=1", 3, "CKPT=1 has OUTPUT=1, and takes every checkpoint", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 INTERVAL=2", 2, "no CKPT descriptor in use has INTERVAL=1", false),
     ("SCR_COPY_TYPE=FILE\nCKPT=0\nCKPT=1", 3, "CKPT=1 and CKPT=0 both have INTERVAL=1", true),
