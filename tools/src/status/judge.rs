@@ -98,13 +98,23 @@ impl Badness {
 impl<'f> Judged<'f> {
     /// How badly the job stands.
     pub(super) fn badness(&self, facts: &Facts) -> Badness {
-        let cost = &self.costs[0];
+        let cost = self.next_cost(facts);
         Badness {
             is_unsafe: !self.is_safe(),
             is_unread: false,
             loses_all: cost.known && cost.back_to.is_none(),
             may_run: facts.state.may_run(),
             seconds: cost.seconds.unwrap_or(0),
+        }
+    }
+
+    /// The cost of what may happen next: the loss of a node, or, to a job that does not run, the end of its allocation.
+    pub(super) fn next_cost(&self, facts: &Facts) -> &Cost<'f> {
+        let [one_node, .., allocation] = &self.costs;
+        if facts.state.may_run() {
+            one_node
+        } else {
+            allocation
         }
     }
 

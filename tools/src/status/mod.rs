@@ -87,7 +87,7 @@ fn all(args: &StatusArgs, job: &JobArgs) -> Result<Answer> {
     rows.sort_by_key(|(badness, ..)| std::cmp::Reverse(*badness));
     let is_safe = rows.iter().all(|(badness, ..)| !badness.is_unsafe);
     let (lines, jobs): (Vec<_>, Vec<_>) = rows.into_iter().map(|(_, line, json)| (line, json)).unzip();
-    let table = Table::of(&["JOB", "STATE", "PROTECTED", "LOST WITH 1 NODE", "PREFIX"], lines);
+    let table = Table::of(&["JOB", "STATE", "PROTECTED", "AT RISK", "PREFIX"], lines);
     show(args.json, json!({ "jobs": jobs }), table.text(), is_safe)
 }
 

@@ -128,13 +128,13 @@ fn checkpoint(facts: &Facts, checkpoint: &Held) -> String {
     parts.into_iter().flatten().collect()
 }
 
-/// The job in a line among others: its id, how it stands, what it is protected against, what the loss of a node costs, and where
-/// it runs.
+/// The job in a line among others: its id, how it stands, what it is protected against, what may be lost next, and where it runs.
 pub(super) fn row(facts: &Facts, judged: &Judged<'_>) -> [String; 5] {
     let job = facts.run.as_ref().map_or_else(String::new, |run| name(&run.job_id, NAME));
     let state = json!(facts.state).as_str().unwrap_or_default().to_owned();
-    let cost = costs(facts, judged).into_iter().next().unwrap_or_default();
-    let cost = cost.split_once(": ").map_or_else(String::new, |(_, cost)| cost.to_owned());
+    let cost = judged.next_cost(facts);
+    let back_to = cost.back_to.map(|back_to| name(&back_to.entry.name_text(), NAME)).unwrap_or_default();
+    let cost = cost_of(facts, judged, cost) + &back_to;
     [job, state, protection(facts, judged), cost, facts.prefix.clone()]
 }
 
