@@ -305,7 +305,7 @@ fn save(
     job.report
         .notice(&format!("{what}: it is in cache only, and is made whole in the prefix directory first"));
     let began = job.elapsed();
-    let has_failed = !copy(job, cache, record.cache_id);
+    let has_failed = !copy(job, cache, record.dataset.id);
     let [has_failed] = any(&*job.comm, [has_failed])?;
     let (why, is_lost) = match job.on_first(|| build(job, schemes, record.dataset.id)) {
         Ok(None) => {
