@@ -105,6 +105,8 @@ pub(crate) struct Cache {
     lost: Vec<DatasetDescriptor>,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<DatasetDescriptor>,
+    /// The places of datasets in place that were not found as they were.
+    changed: BTreeSet<Seq>,
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
     unread: BTreeSet<u64>,
@@ -141,6 +143,7 @@ impl Cache {
             leaving: None,
             lost: Vec::new(),
             left: Vec::new(),
+            changed: BTreeSet::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
             undeleted: BTreeSet::new(),
@@ -378,15 +381,16 @@ impl Cache {
         job: &Job,
         stale: Vec<StalePart>,
         left: Vec<DatasetDescriptor>,
+        changed: BTreeSet<Seq>,
     ) -> Result<(), CommError> {
-        (self.stale, self.left) = (stale, left);
+        (self.stale, self.left, self.changed) = (stale, left, changed);
         [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
         Ok(())
     }
 
-    /// Whether this rank has found a part of the dataset at this place that this run cannot use.
-    pub(crate) fn has_left(&self, seq: Seq) -> bool {
-        self.left.iter().any(|left| left.seq() == seq)
+    /// Whether this rank has found that files of the dataset at this place, which lie in place, are not as they were.
+    pub(crate) fn has_changed(&self, seq: Seq) -> bool {
+        self.changed.contains(&seq)
     }
 
     /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes

@@ -361,7 +361,7 @@ impl<'a> Fetcher<'a> {
             },
         };
         // A file without a checksum that lies there in place may have been found changed.
-        let by_time = candidate.by_time || self.cache.has_left(candidate.seq);
+        let by_time = candidate.by_time || self.cache.has_changed(candidate.seq);
         let candidate = &Candidate { by_time, ..candidate.clone() };
         let mut bases = BTreeSet::new();
         let fetched = fetch.dataset(candidate, &mut |_, file| {

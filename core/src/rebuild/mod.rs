@@ -57,6 +57,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) left: Vec<DatasetDescriptor>,
     /// Those in which ranks have found wrong bytes, and why they could not be brought back; the same on all ranks.
     pub(crate) damaged: Vec<(Seq, String)>,
+    /// The places of datasets that this rank has read or written in place, and that were not found there as they were.
+    pub(crate) changed: BTreeSet<Seq>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
     /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
@@ -109,6 +111,12 @@ impl OfOtherRanks {
 }
 
 impl FoundDatasets {
+    fn note_in_place(&mut self, local: &[&LocalPart]) {
+        let records = local.iter().filter_map(|part| part.map.record.as_ref());
+        let in_place = records.filter(|record| record.protection.bypass);
+        self.changed.extend(in_place.map(RankRecord::seq));
+    }
+
     /// Keeps what is there of a dataset that did not come back. Collective.
     fn keep_unrecovered(
         &mut self,
@@ -182,7 +190,7 @@ pub(crate) fn all(
         match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Removed => {
-                found.left.extend(local.iter().filter_map(|part| part.dataset()));
+                found.note_in_place(&local);
                 continue;
             }
             Recovered::Unrecovered(why) => {
@@ -190,6 +198,7 @@ pub(crate) fn all(
                 // have the rest of it.
                 let makes_way =
                     !on.is_shared && matches!(why, Unrecovered::TooMuchLost { refused: false, .. });
+                found.note_in_place(&local);
                 found.keep_unrecovered(job, key, why, &local)?;
                 if makes_way {
                     lost.insert(key);

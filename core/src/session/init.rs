@@ -244,7 +244,7 @@ impl Session {
         }
         self.cache.forget_in_place(&self.job);
         in_prefix.mark_flushed(&self.job, &mut self.cache);
-        self.cache.keep_stale(&self.job, found.stale, found.left)?;
+        self.cache.keep_stale(&self.job, found.stale, found.left, found.changed)?;
         let is_other_job = self.running.is_second();
         let is_gone = &|entry: &FlushEntry| {
             let withdrawn = in_prefix.withdrawn(entry);
