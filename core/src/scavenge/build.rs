@@ -65,6 +65,12 @@ pub enum Outcome {
     Incomplete { why: String },
 }
 
+/// The dataset whose summary and file lists are there and can be read.
+pub(super) fn described(files: &dyn Files, prefix: &Prefix, id: u64) -> Option<DatasetDescriptor> {
+    let summary = Summary::read(files, prefix, id).ok().flatten().filter(|summary| summary.complete)?;
+    Rank2File::read(files, prefix, id).ok().map(|_| summary.dataset)
+}
+
 impl Outcome {
     /// Whether a job may use the dataset now.
     pub fn is_complete(&self) -> bool {
@@ -304,11 +310,8 @@ impl<'a> Builder<'a> {
         Ok(Some(format!("it was marked as failed on {time}, {why}; {cure}")))
     }
 
-    /// Whether summary and file lists are there and can be read.
     fn is_described(&self, id: u64) -> bool {
-        let summary = Summary::read(self.files(), self.prefix, id);
-        summary.is_ok_and(|summary| summary.is_some_and(|summary| summary.complete))
-            && Rank2File::read(self.files(), self.prefix, id).is_ok()
+        described(self.files(), self.prefix, id).is_some()
     }
 
     /// Whether a file of a scavenged dataset is where the scavenge puts it. Once a dataset is complete, its filemaps stay alone.

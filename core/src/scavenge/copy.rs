@@ -5,6 +5,7 @@
 //! name once its last byte is safe, and a part gets its filemap once its files are there. Checksums are computed in the same
 //! pass, and recorded if there were none.
 
+use super::build::described;
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, ScavengedPart};
 use crate::cache::node_dir;
@@ -98,9 +99,11 @@ impl Copier<'_> {
 
     fn dataset_in(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let mut copied = Copied::default();
-        let parts = self.find(caches, id, &mut copied.passed_over)?;
-        let Some((_, first)) = parts.first() else { return Ok(copied) };
-        let (id, name) = (first.record.dataset.id, first.record.dataset.name.clone());
+        let mut parts = self.find(caches, id, &mut copied.passed_over)?;
+        let key = |(_, map): &(PartDir, ScavengedMap)| DatasetKey::of(&map.record);
+        // An id may have been used twice where ids could not be reserved; the newer dataset counts.
+        let Some(newest) = parts.iter().max_by_key(|part| key(part)) else { return Ok(copied) };
+        let (seq, name) = (newest.1.record.seq(), newest.1.record.dataset.name.clone());
         let listed = LedgerDir { files: self.files, prefix: self.prefix }.index()?.entry(id);
         copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name)
             && Rank2File::loss(self.files, self.prefix, id)?.is_none();
@@ -108,6 +111,11 @@ impl Copier<'_> {
         if copied.already {
             return Ok(copied);
         }
+        // A part that only reads what lies there would take the place of one that has files of its own.
+        let is_described = described(self.files, self.prefix, id).is_some_and(|dataset| dataset.seq() == seq);
+        parts.retain(|(_, map)| map.record.seq() == seq && !(is_described && map.record.protection.bypass));
+        let newest = parts.iter().map(key).max();
+        parts.retain(|part| Some(key(part)) == newest);
         self.prefix.make_scr_dir(self.files)?;
         self.prefix.make_dataset_dir(self.files, id)?;
         let names = parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| &file.name));
@@ -133,7 +141,7 @@ impl Copier<'_> {
         Ok(copied)
     }
 
-    /// The parts of this prefix directory that count.
+    /// The parts of this prefix directory.
     fn find(
         &self,
         caches: &[OwnedDir],
@@ -157,9 +165,6 @@ impl Copier<'_> {
                 }
             }
         }
-        // An id may have been used twice where ids could not be reserved; the newer dataset counts.
-        let newest = parts.iter().map(|(_, map)| DatasetKey::of(&map.record)).max();
-        parts.retain(|(_, map)| Some(DatasetKey::of(&map.record)) == newest);
         Ok(parts)
     }
 

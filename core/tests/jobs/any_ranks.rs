@@ -437,6 +437,26 @@ fn output_that_another_number_of_ranks_has_in_cache_only_stays_there() {
     assert!(!files_below(&world.prefix().join("ckpt.1")).is_empty(), "those who wrote it flush it");
 }
 
+/// The cache has something else under its id, so that the prefix directory and the cache know it by two.
+#[test]
+fn a_checkpoint_that_was_fetched_under_another_id_is_made_whole_for_another_number_of_ranks() {
+    let mut world = job(4, "XOR").set("SCR_FLUSH", "1");
+    let prefix = world.prefix();
+    world.run(|application| application.checkpoint(1, sizes).unwrap());
+    lose_all(&world);
+    world.turn_to("prefix2");
+    world.run(|application| application.checkpoint(7, sizes).unwrap());
+    world.turn_to("prefix");
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+    assert!(world.cached_file(&["scr.dataset.2", "rank_0.0"]).exists());
+    flip(&prefix.join(file_name(1, Rank(0), 0)), 0);
+    world.link = Link::InCalls;
+    with_ranks(&mut world, 3);
+    let outcome = world.run(read_all);
+    outcome.all_gave(&Some((1, 4)));
+    outcome.line_with(&["ckpt.1", "is complete in the prefix directory"]);
+}
+
 #[test]
 fn a_checkpoint_in_cache_that_the_user_names_is_taken_over_though_there_is_a_newer_one() {
     let xor = ("XOR", 2, 1);

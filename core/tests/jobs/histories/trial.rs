@@ -21,6 +21,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+fn is_lock(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "lock")
+}
 
 /// How far a command has come.
 const CAME: u8 = 1;
@@ -455,6 +460,12 @@ impl Trial {
     fn end_outage(&mut self, run: &Run, faulty: &FaultyFiles) {
         let Some(outage) = run.outage else { return };
         faulty.lose_unsynced(outage.seed).expect("the world is made of real files");
+        // It takes longer than the lock of a holder counts that cannot be seen to be dead.
+        let minute_ago = SystemTime::now() - Duration::from_secs(60);
+        for lock in files_below(self.world.dir()).into_iter().filter(|path| is_lock(path)) {
+            let lock = std::fs::File::options().write(true).open(lock).expect("it is a file of this world");
+            lock.set_modified(minute_ago).expect("it is a file of this world");
+        }
         for &node in &run.nodes {
             match outage.disks {
                 true => self.told.lose(node),
