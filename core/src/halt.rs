@@ -28,13 +28,8 @@ impl HaltConditions {
             // An error is reported where the conditions are read.
             let _ = Halt::forget_end(job.files(), &job.prefix);
         }
-        let own = on_rank_0(job, 0);
-        if let Some(reason) = &own {
-            job.report.notice(&format!("the job is to halt: {reason}; {}", reason.cure(job.prefix.dir())));
-        }
-        let reason = agreed(job, own)?;
         let mut conditions = Self::default();
-        conditions.record(job, reason);
+        conditions.check(job, 0)?;
         Ok(conditions)
     }
 
@@ -48,9 +43,7 @@ impl HaltConditions {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn count_checkpoint(&mut self, job: &Job) -> Result<(), CommError> {
-        let reason = agreed(job, on_rank_0(job, 1))?;
-        self.record(job, reason);
-        Ok(())
+        self.check(job, 1)
     }
 
     /// All ranks have called `SCR_Finalize`: `scr run` does not start the job again, unless it has only stopped before the end of
@@ -70,13 +63,25 @@ impl HaltConditions {
         }
     }
 
-    fn record(&mut self, job: &Job, reason: Option<String>) {
+    /// Checks the conditions after `completed` more checkpoints, and says once why the job is to halt.
+    fn check(&mut self, job: &Job, completed: u64) -> Result<(), CommError> {
+        let own = on_rank_0(job, completed);
+        let exits = job.params.get(&param::HALT_EXIT);
+        if let Some(reason) = own.as_ref().filter(|_| !self.logged && (completed == 0 || !exits)) {
+            let cure = match completed {
+                0 => reason.cure(job.prefix.dir()),
+                _ => "the program learns that from SCR_Should_exit, and SCR_HALT_EXIT=1 ends one that does not ask".to_owned(),
+            };
+            job.report.notice(&format!("the job is to halt: {reason}; {cure}"));
+        }
+        let reason = agreed(job, own)?;
         if let Some(reason) = &reason {
             self.log(job, reason);
         }
-        if job.params.get(&param::HALT_EXIT) {
+        if exits {
             self.exit_wanted = reason;
         }
+        Ok(())
     }
 
     /// Once in a run, since the reason stays.

@@ -60,6 +60,9 @@ impl Session {
             self.halt.finalize(&self.job);
         }
         self.report_costs();
+        if let Some(unsaved) = self.times.unsaved() {
+            self.job.report.warn(&unsaved);
+        }
         flushed?;
         match self.job.has_lost_descriptors()? {
             true => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),

@@ -18,6 +18,9 @@ pub(super) struct CheckpointTimes {
     /// Time spent in checkpoints, and their number.
     spent: Duration,
     count: u32,
+    /// Checkpoints that have failed, in all and since the last one that was complete.
+    failed: u32,
+    failed_last: u32,
 }
 
 impl CheckpointTimes {
@@ -30,6 +33,24 @@ impl CheckpointTimes {
         self.last = Some(now);
         self.spent += took;
         self.count += 1;
+        self.failed_last = 0;
+    }
+
+    /// A checkpoint could not be begun, or has been discarded.
+    pub(super) fn failed(&mut self) {
+        self.failed += 1;
+        self.failed_last += 1;
+    }
+
+    /// What the user has to hear at the end of a run whose last checkpoint has failed.
+    pub(super) fn unsaved(&self) -> Option<String> {
+        let (failed, all) = (self.failed, self.failed + self.count);
+        (self.failed_last > 0).then(|| {
+            format!(
+                "{failed} of {all} checkpoints of this run failed, also the last one: what was computed since the last \
+                 complete one is not saved"
+            )
+        })
     }
 
     /// When the last one was complete.

@@ -153,6 +153,9 @@ fn with_halt_exit_the_job_is_to_end_after_the_checkpoint_that_meets_the_conditio
             [begun, wanted[0], wanted[1]]
         });
         outcome.all_gave(&expected);
+        // One that does not ask went on without a word.
+        let says = "no checkpoints are left to be taken; the program learns that from SCR_Should_exit";
+        assert_eq!(outcome.has_line_with(says), halt_exit == "0");
         // A checkpoint that is only in cache is copied before the job ends. A later job must not take this one for finished.
         assert_eq!(world.prefix().join("ckpt.2").exists(), halt_exit == "1");
         assert!(!found(&world).unwrap().is_finalized());

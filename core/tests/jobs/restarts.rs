@@ -56,6 +56,24 @@ fn a_checkpoint_that_one_rank_calls_invalid_fails_on_all_and_the_older_one_is_ke
     assert!(world.cached_files().iter().all(|path| !path.to_string_lossy().contains("scr.dataset.2")));
 }
 
+/// It ended with success and a NOTE that some failures had not been printed.
+#[test]
+fn a_run_whose_last_checkpoint_failed_says_at_its_end_what_is_not_saved() {
+    for (last_is_valid, says) in [(true, None), (false, Some("2 of 3 checkpoints of this run failed"))] {
+        let outcome = job().run(|application| {
+            for (step, is_valid) in [(1, false), (2, true), (3, last_is_valid)] {
+                application.write(step, some).unwrap();
+                assert_eq!(application.session().complete_output(is_valid).is_ok(), is_valid);
+            }
+            application.finalize().unwrap();
+        });
+        match says {
+            Some(text) => assert!(outcome.has_line_with(text)),
+            None => assert!(!outcome.has_line_with("checkpoints of this run failed")),
+        }
+    }
+}
+
 #[test]
 fn relative_names_begin_at_the_prefix_directory_where_the_job_runs_outside_of_it() {
     for bypass in ["0", "1"] {

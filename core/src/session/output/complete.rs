@@ -244,6 +244,7 @@ impl Session {
         self.cache.check_if_full(&self.job, output.store, output.record.data_bytes())?;
         if output.flags.checkpoint {
             self.last_checkpoint -= 1;
+            self.times.failed();
         }
         self.give_files_back(output);
         output.remove(&self.job, &self.cache);

@@ -28,6 +28,9 @@ impl Session {
         let begun = self.begin_output(name, flags);
         if begun.is_err() && matches!(self.phase, Phase::Idle) {
             self.phase = Phase::Refused;
+            if flags.checkpoint {
+                self.times.failed();
+            }
         }
         begun
     }
