@@ -265,6 +265,9 @@ fn a_manifest_that_says_more_than_comes_back_is_found() {
         let right = matches!(failed[..], [check] if check.name.starts_with("tolerated losses") && check.to_string().contains(words));
         assert!(right, "{report}");
     }
+    // It passed untried.
+    let report = report_of(Wrong::DropsTheData, Some(1));
+    assert!(report.broken().iter().any(|name| name.starts_with("tolerated losses")), "{report}");
 }
 
 macro_rules! wrong {
