@@ -329,10 +329,10 @@ fn expect_groups(descriptor: &Redundancy, groups: usize) -> Result<(), Error> {
         return Ok(());
     }
     let why = format!(
-        "RS survives {set_failures} failures (SCR_SET_FAILURES) in sets of at least {} failure groups ({group}), and this job has \
-         {groups}: set SCR_SET_FAILURES={}, choose XOR, or run on more nodes",
+        "RS survives {set_failures} failures in sets of at least {} failure groups ({group}), and this job has {groups}: set \
+         SCR_SET_FAILURES={less}, or SET_FAILURES={less} where its CKPT line says it, choose XOR, or run on more nodes",
         u64::from(*set_failures) + 1,
-        groups - 1
+        less = groups - 1
     );
     Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
 }
