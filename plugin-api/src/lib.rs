@@ -24,7 +24,7 @@ mod standard;
 mod transfer;
 mod transport;
 
-pub use bytes::{Bytes, MappedRange};
+pub use bytes::Bytes;
 pub use error::{PluginError, PluginErrorKind};
 pub use failing_writes::{with_limit, WritesFail};
 pub use handle::{Call, Closed, Handle};

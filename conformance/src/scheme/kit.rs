@@ -148,21 +148,17 @@ impl<'a> Kit<'a> {
         outcome
     }
 
-    /// Rebuilds with messages of another length than the redundancy was made with, and with files that can be mapped
-    /// where they could not be before, or the other way round: what is stored does not depend on either.
+    /// Rebuilds with messages of another length than the redundancy was made with: what is stored does not depend on that.
     pub(super) fn rebuild(&mut self, set: &SetUp) -> Outcome {
-        let format = self.limits.format;
-        let (message_bytes, maps_files) = (set.message_bytes / 3, !set.maps_files);
-        self.call(&SetUp { message_bytes, maps_files, ..set.clone() }, Call::Rebuild(format))
+        let set = SetUp { message_bytes: set.message_bytes / 3, ..set.clone() };
+        self.call(&set, Call::Rebuild(self.limits.format))
     }
 
     /// A set that has not been protected yet.
     pub(super) fn set(&mut self, data: Vec<Vec<u8>>) -> Result<SetUp, String> {
         let limit = self.limits.call;
         let set = self.ask("redundancy_len", move |scheme| SetUp::new(scheme, data))?;
-        // Sets of both kinds are tried.
-        set.map(|set| SetUp { limit, maps_files: set.members.len().is_multiple_of(2), ..set })
-            .map_err(|error| error.to_string())
+        set.map(|set| SetUp { limit, ..set }).map_err(|error| error.to_string())
     }
 
     /// A set that has been protected. A failure is recorded.

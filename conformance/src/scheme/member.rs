@@ -1,12 +1,12 @@
 //! One member's side of a call: its thread, the set that the scheme sees, and a record of what the scheme does.
 
-use super::memory::{Borrowing, MemoryFile};
+use super::memory::MemoryFile;
 use super::set::{Call, Ended, Injected, SetUp, Stored};
 use crate::running;
 use scr_comm::set::{SetComm, SetError};
 use scr_comm::thread::ThreadComm;
 use scr_comm::{Comm, CommError, Rank};
-use scr_plugin_api::{held, Bytes, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set};
+use scr_plugin_api::{held, Bytes, Level, PluginError, ReceiveFrom, Scheme, SendTo, Set};
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
@@ -73,15 +73,9 @@ impl Record {
 
 impl Member {
     pub(super) fn new(set_up: &Arc<SetUp>, rank: u32, call: Call) -> Self {
-        let (stored, lost) = (&set_up.members[rank as usize], set_up.lost[rank as usize]);
-        let borrowing = |is_written: bool| match (set_up.maps_files, is_written) {
-            (false, _) => Borrowing::Nothing,
-            (true, false) => Borrowing::ToRead,
-            (true, true) => Borrowing::ToWrite,
-        };
-        let data = MemoryFile::new("data", &stored.data, borrowing(lost));
-        let borrowing = borrowing(lost || call == Call::Protect);
-        let redundancy = MemoryFile::new("redundancy", &stored.redundancy, borrowing);
+        let stored = &set_up.members[rank as usize];
+        let data = MemoryFile::new("data", &stored.data);
+        let redundancy = MemoryFile::new("redundancy", &stored.redundancy);
         let name = format!("{} of member {rank} of {}", call.name(), set_up.members.len());
         let record = Mutex::new(Record { call: call.name(), ..Record::default() });
         Self { rank, name, set_up: Arc::clone(set_up), data, redundancy, record }
@@ -300,14 +294,6 @@ impl Bytes for File<'_> {
         self.0.count()?;
         self.1.read_at(offset, buffer);
         Ok(())
-    }
-
-    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
-        self.1.borrow(offset, len)
-    }
-
-    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
-        self.1.borrow_mut(offset, len)
     }
 
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {

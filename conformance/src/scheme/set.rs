@@ -71,8 +71,6 @@ pub struct SetUp {
     pub lost: Vec<bool>,
     /// Maximum bytes of a message, as the members know it.
     pub message_bytes: u64,
-    /// Whether the scheme can borrow ranges of the files, and not only read and write them.
-    pub maps_files: bool,
     /// The fault that is injected.
     pub injected: Option<Injected>,
     /// How long the call may take.
@@ -198,7 +196,6 @@ impl SetUp {
             lost: vec![false; members.len()],
             members,
             message_bytes: MESSAGE_BYTES,
-            maps_files: false,
             injected: None,
             limit: Duration::from_secs(20),
         })

@@ -1,5 +1,4 @@
-//! Redundancy files that stay open after they are written, until they are deleted. The memory of a reused one is then mapped
-//! already, which costs a third less than mapping it again.
+//! Redundancy files that stay open after they are written, until they are deleted: a reused one is not opened again.
 
 use scr_base::fs::{File, Files};
 use scr_plugin_api::held;

@@ -6,12 +6,12 @@
 use super::checksum::Checksum;
 use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
-use scr_base::fs::{self, zeroed, File, Mapped};
+use scr_base::fs::{zeroed, File};
 use scr_base::parallel::at_a_time;
-use scr_plugin_api::{held, with_limit, Bytes, MappedRange, PluginError};
+use scr_plugin_api::{held, with_limit, Bytes, PluginError};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 /// Files that are one run of bytes.
 pub(crate) struct LogicalFile {
@@ -29,8 +29,6 @@ struct Part {
     start: u64,
     len: u64,
     sum: Mutex<Checksum>,
-    /// Its memory, where it can be had, from the first time that it is asked for.
-    mapped: OnceLock<Option<Mapped>>,
 }
 
 impl LogicalFile {
@@ -43,7 +41,7 @@ impl LogicalFile {
             .map(|(path, file, bytes)| {
                 let start = len;
                 len += bytes;
-                Part { path, file, start, len: bytes, sum: Mutex::default(), mapped: OnceLock::new() }
+                Part { path, file, start, len: bytes, sum: Mutex::default() }
             })
             .collect();
         Self { parts, len, summed, is_of_zeros: false }
@@ -77,7 +75,7 @@ impl LogicalFile {
         self.parts.iter().any(|part| !held(&part.sum).is_empty())
     }
 
-    /// The open files, of which nothing is borrowed any more.
+    /// The open files.
     pub(crate) fn into_files(self) -> impl Iterator<Item = Box<dyn File>> {
         self.parts.into_iter().map(|part| part.file)
     }
@@ -98,13 +96,6 @@ impl LogicalFile {
             },
         )
     }
-
-    /// The part that all of these bytes lie in, and where in it.
-    fn around(&self, offset: u64, len: usize) -> Option<(&Part, Range<usize>)> {
-        let (part, at, range) = self.overlapping(offset, len).next()?;
-        let at = usize::try_from(at).ok()?;
-        (range.len() == len).then_some((part, at..at + len))
-    }
 }
 
 impl Bytes for LogicalFile {
@@ -124,21 +115,6 @@ impl Bytes for LogicalFile {
         Ok(())
     }
 
-    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
-        let (part, range) = self.around(offset, len)?;
-        let bytes = part.mapped()?.borrow(range.clone())?;
-        if self.summed {
-            held(&part.sum).take_in(range.start as u64, bytes);
-        }
-        Some(bytes)
-    }
-
-    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
-        let (part, range) = self.around(offset, len)?;
-        let (at, mapped) = (range.start as u64, part.mapped()?.borrow_mut(range)?);
-        Some(Box::new(PartRange { mapped, part, at, summed: self.summed }))
-    }
-
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
         let inside = self.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
         if buffer[inside..].iter().any(|&byte| byte != 0) {
@@ -146,7 +122,6 @@ impl Bytes for LogicalFile {
             return Err(PluginError::fault(format!("the scheme wrote up to byte {end} of {}", self.len)));
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
-            part.check_not_borrowed(at, range.len())?;
             let (bytes, end) = (&buffer[range.clone()], at + range.len() as u64);
             let is_zero = self.is_of_zeros && held(&part.sum).is_new(&(at..end));
             let written = if is_zero {
@@ -166,48 +141,8 @@ impl Bytes for LogicalFile {
     }
 }
 
-/// A range of a part that a scheme writes in place. It is summed when it is dropped.
-struct PartRange<'a> {
-    mapped: fs::MappedRange<'a>,
-    part: &'a Part,
-    at: u64,
-    summed: bool,
-}
-
-impl MappedRange for PartRange<'_> {
-    fn bytes(&mut self) -> &mut [u8] {
-        self.mapped.bytes()
-    }
-}
-
-impl Drop for PartRange<'_> {
-    fn drop(&mut self) {
-        if self.summed {
-            held(&self.part.sum).take_in_written(self.at, self.mapped.bytes());
-        }
-    }
-}
-
 impl Part {
-    fn mapped(&self) -> Option<&Mapped> {
-        let map = || (self.len >= WORTH_MAPPING).then(|| self.file.map(self.len)).flatten();
-        self.mapped.get_or_init(map).as_ref()
-    }
-
-    /// A range that is borrowed to be written is neither read nor written any other way.
-    fn check_not_borrowed(&self, at: u64, len: usize) -> Result<(), PluginError> {
-        let range = at as usize..at as usize + len;
-        match self.mapped.get() {
-            Some(Some(mapped)) if mapped.is_borrowed(&range) => Err(PluginError::fault(format!(
-                "byte {at} of {} is borrowed to be written",
-                self.path.display()
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
-        self.check_not_borrowed(offset, buffer.len())?;
         let count = self.file.read_at(offset, buffer).map_err(|error| self.error("read", offset, error))?;
         if count < buffer.len() {
             let (path, end) = (self.path.display(), offset + count as u64);
@@ -251,9 +186,6 @@ impl Part {
         PluginError::io(format!("cannot {verb} {} at byte {offset}: {error}", self.path.display()))
     }
 }
-
-/// To map a file costs more than to copy a shorter one.
-const WORTH_MAPPING: u64 = 1 << 20;
 
 /// Bytes that one thread reads at a time.
 const PIECE: usize = 8 << 20;

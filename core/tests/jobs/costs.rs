@@ -151,7 +151,6 @@ fn what_is_kept_to_be_written_over_makes_way_for_a_checkpoint_that_is_fetched() 
 
 #[test]
 fn redundancy_in_reused_memory_restores_a_lost_node() {
-    // Long enough for the redundancy file to be mapped, where the world lies in memory.
     let size: Sizes = |rank| vec![(4 << 20) + rank.index()];
     let world = World::new(4, 4);
     world.run(|application| {

@@ -22,7 +22,7 @@
 //! | `retries` | what must get into the prefix directory sooner or later, and what is refused or shared there |
 //! | `identity` | which of two datasets is newer, and which prefix directory they belong to |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
-//! | `large_pages` | the same where the files in cache are mapped |
+//! | `large_pages` | the same where the files in cache have large pages |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `any_ranks` | a run restarts from what another number of ranks wrote, if the application can |
 //! | `taken_over` | what another number of ranks left in cache comes back, with nodes lost and files damaged |

@@ -5,12 +5,9 @@
 //! application's files, the redundancy files with their headers, and what the filemaps record for oneself and for neighbours.
 
 use super::world::{files_below, Kept, Source, World, SECONDS_OF_A_RUN};
-use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_plugin_api::KvTree;
-use scr_test_kit::faulty::FaultyFiles;
 use scr_test_kit::moments;
-use std::sync::Arc;
 
 /// Small, uneven, and not without an empty file and a rank that writes nothing.
 pub(super) fn small(rank: Rank) -> Vec<usize> {
@@ -186,36 +183,9 @@ fn a_rebuild_may_use_other_message_lengths_than_the_protection() {
     }
 }
 
-/// Long enough to be mapped rather than read.
+/// Files of several blocks, and a short one.
 fn long(rank: Rank) -> Vec<usize> {
     vec![(1 << 20) + 4097 * rank.index(), 3, 2_100_001]
-}
-
-#[test]
-#[ignore = "long"]
-fn mapped_and_read_ranges_give_the_same_files() {
-    for scheme in ["XOR", "RS", "PARTNER"] {
-        // The memory of the first redundancy file is written over by the third.
-        let redundancy = |world: World| {
-            let world = world.set("SCR_COPY_TYPE", scheme);
-            world.run(|application| {
-                (1..=3).for_each(|step| application.checkpoint(step, long).expect("it is complete"));
-            });
-            let files = world
-                .cached_files()
-                .into_iter()
-                .filter(|path| path.display().to_string().contains("redundancy"));
-            let files: Vec<_> = files.map(|path| std::fs::read(path).expect("it is there")).collect();
-            world.lose("n1");
-            world.run(|application| application.restart(long)).all_gave(&Some(3));
-            files
-        };
-        let mapped = redundancy(World::new(4, 4));
-        let mut copied = World::new(4, 4);
-        // This layer maps nothing.
-        copied.files = Arc::new(FaultyFiles::new(RealFiles));
-        assert!(!mapped.is_empty() && mapped == redundancy(copied), "{scheme}");
-    }
 }
 
 #[test]

@@ -72,21 +72,6 @@ pub trait AbiBytes: Send + Sync {
     fn read_at(&self, offset: u64, buffer: RSliceMut<'_, u8>) -> RResult<(), AbiError>;
     #[sabi(last_prefix_field)]
     fn write_at(&self, offset: u64, bytes: RSlice<'_, u8>) -> RResult<(), AbiError>;
-    /// [`Bytes::borrow`](crate::Bytes::borrow). Since 1.1.
-    fn lend(&self, _offset: u64, _len: u64) -> RResult<ROption<RSlice<'_, u8>>, AbiError> {
-        RResult::ROk(ROption::RNone)
-    }
-    /// [`Bytes::borrow_mut`](crate::Bytes::borrow_mut). Since 1.1.
-    fn lend_to_write(&self, _offset: u64, _len: u64) -> RResult<ROption<LoanBox<'_>>, AbiError> {
-        RResult::ROk(ROption::RNone)
-    }
-}
-
-/// [`MappedRange`](crate::MappedRange) of the host; the layout keeps the name that it first had. Since 1.1.
-#[sabi_trait]
-pub trait AbiLoan: Send {
-    #[sabi(last_prefix_field)]
-    fn bytes(&mut self) -> RResult<RSliceMut<'_, u8>, AbiError>;
 }
 
 /// [`Set`](crate::Set) of the host.
@@ -149,7 +134,6 @@ pub trait AbiLogSink: Send + Sync {
 /// The host's bytes, for the duration of a call.
 pub type BytesRef<'a> = AbiBytes_TO<'a, RRef<'a, ()>>;
 /// A range that the host maps until the plugin drops it.
-pub type LoanBox<'a> = AbiLoan_TO<'a, RBox<()>>;
 /// The host's set, for the duration of a call.
 pub type SetRef<'a> = AbiSet_TO<'a, RRef<'a, ()>>;
 /// A plugin's scheme, owned by the host and freed by the plugin.

@@ -5,13 +5,13 @@
 //! ([`Exported`]), the host holds it as a plain one again ([`Hosted`]).
 
 use super::boundary::{
-    level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiLoan, AbiLoan_TO, AbiReceive, AbiScheme,
-    AbiSend, AbiSet, AbiSet_TO, BytesRef, LoanBox, SchemeBox, SetRef,
+    level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiReceive, AbiScheme, AbiSend, AbiSet, AbiSet_TO,
+    BytesRef, SchemeBox, SetRef,
 };
 use super::guard::{guard, Exported};
-use crate::{Bytes, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+use crate::{Bytes, Level, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 use abi_stable::sabi_trait::TD_Opaque;
-use abi_stable::std_types::{ROption, RResult, RSlice, RSliceMut, RStr, RVec};
+use abi_stable::std_types::{RResult, RSlice, RSliceMut, RStr, RVec};
 
 impl<S: Scheme> AbiScheme for Exported<S> {
     fn losses_survived(&self, set_size: u32) -> RResult<u32, AbiError> {
@@ -162,29 +162,6 @@ impl AbiBytes for HostBytes<'_> {
     fn write_at(&self, offset: u64, bytes: RSlice<'_, u8>) -> RResult<(), AbiError> {
         guard("the host's write_at", || self.0.write_at(offset, bytes.as_slice()))
     }
-
-    fn lend(&self, offset: u64, len: u64) -> RResult<ROption<RSlice<'_, u8>>, AbiError> {
-        guard("the host's borrow", || {
-            let bytes = usize::try_from(len).ok().and_then(|len| self.0.borrow(offset, len));
-            Ok(bytes.map(RSlice::from_slice).into())
-        })
-    }
-
-    fn lend_to_write(&self, offset: u64, len: u64) -> RResult<ROption<LoanBox<'_>>, AbiError> {
-        guard("the host's borrow_mut", || {
-            let range = usize::try_from(len).ok().and_then(|len| self.0.borrow_mut(offset, len));
-            Ok(range.map(|range| AbiLoan_TO::from_value(HostMappedRange(range), TD_Opaque)).into())
-        })
-    }
-}
-
-/// A range that the host maps, on its way to the plugin.
-struct HostMappedRange<'a>(Box<dyn MappedRange + 'a>);
-
-impl AbiLoan for HostMappedRange<'_> {
-    fn bytes(&mut self) -> RResult<RSliceMut<'_, u8>, AbiError> {
-        guard("the host's mapped range", || Ok(RSliceMut::from_mut_slice(self.0.bytes())))
-    }
 }
 
 /// The host's set, as the plugin uses it.
@@ -271,24 +248,5 @@ impl Bytes for GuestBytes<'_> {
 
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
         Ok(self.bytes.write_at(offset, RSlice::from_slice(buffer)).into_result()?)
-    }
-
-    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
-        let bytes = self.bytes.lend(offset, len as u64).into_result().ok()?.into_option()?;
-        Some(bytes.as_slice()).filter(|bytes| bytes.len() == len)
-    }
-
-    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
-        let range = self.bytes.lend_to_write(offset, len as u64).into_result().ok()?.into_option()?;
-        Some(Box::new(GuestMappedRange(range)))
-    }
-}
-
-/// A range that the host maps, as the plugin uses it.
-struct GuestMappedRange<'a>(LoanBox<'a>);
-
-impl MappedRange for GuestMappedRange<'_> {
-    fn bytes(&mut self) -> &mut [u8] {
-        plain(self.0.bytes()).into_mut_slice()
     }
 }

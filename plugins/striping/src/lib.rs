@@ -15,7 +15,6 @@ mod header;
 mod kernel;
 mod layout;
 mod matrix;
-mod memory;
 mod pipeline;
 mod plan;
 mod step;

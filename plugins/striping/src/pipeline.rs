@@ -7,9 +7,10 @@
 //! still in the processor's cache, and fewer pages are touched for the first time.
 
 use crate::kernel::combine;
-use crate::memory::{carve_two, Buffers, Memory, Parts};
 use crate::step::{Block, Buffer, File, Message, Place, Plans, StepPlan};
-use scr_plugin_api::{Bytes, PluginError, ReceiveFrom, SendTo, Set};
+use scr_plugin_api::{grow, Bytes, PluginError, ReceiveFrom, SendTo, Set};
+use std::mem::take;
+use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{Builder, Scope};
 
@@ -17,10 +18,13 @@ use std::thread::{Builder, Scope};
 const WORTH_A_THREAD: usize = 4;
 
 /// One block on its way.
-struct Item<'a> {
+struct Item {
     plan: StepPlan,
-    memory: Memory<'a>,
+    memory: Memory,
 }
+
+/// The memory of a block, used again for one after the other: each [`Buffer`], in their order.
+type Memory = [Vec<u8>; 4];
 
 /// Carries out all plans. Called on all members at once.
 ///
@@ -48,8 +52,8 @@ pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
 }
 
 /// Everything in this thread: the results of a block go with the chunks of the next one.
-fn sequential<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
-    let mut before: Option<Item<'a>> = None;
+fn sequential(set: &dyn Set, mut worker: Worker<'_>, blocks: &[Block]) -> Result<(), PluginError> {
+    let mut before: Option<Item> = None;
     for turn in 0..=blocks.len() {
         let mut current = blocks.get(turn).map(|&block| worker.read(block)).transpose()?;
         exchange(set, &mut current, &mut before)?;
@@ -63,32 +67,29 @@ fn sequential<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Re
 
 /// The work of the second thread during one exchange.
 #[derive(Default)]
-struct StageWork<'a> {
-    write: Option<Item<'a>>,
-    compute: Option<Item<'a>>,
+struct StageWork {
+    write: Option<Item>,
+    compute: Option<Item>,
     read: Option<Block>,
 }
 
 /// Its result.
 #[derive(Default)]
-struct StageDone<'a> {
-    computed: Option<Item<'a>>,
-    read: Option<Item<'a>>,
+struct StageDone {
+    computed: Option<Item>,
+    read: Option<Item>,
 }
 
 /// The second thread, which ends when this is dropped.
-struct Second<'a> {
-    orders: SyncSender<StageWork<'a>>,
-    reports: Receiver<Result<StageDone<'a>, PluginError>>,
+struct Second {
+    orders: SyncSender<StageWork>,
+    reports: Receiver<Result<StageDone, PluginError>>,
 }
 
-impl<'a> Second<'a> {
+impl Second {
     /// Nothing where the system gives no thread.
-    fn start<'scope>(scope: &'scope Scope<'scope, '_>, mut worker: Worker<'a>) -> Option<Self>
-    where
-        'a: 'scope,
-    {
-        let (orders, incoming) = mpsc::sync_channel::<StageWork<'a>>(1);
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>, mut worker: Worker<'scope>) -> Option<Self> {
+        let (orders, incoming) = mpsc::sync_channel::<StageWork>(1);
         let (report, reports) = mpsc::sync_channel(1);
         let work = move || {
             for work in incoming {
@@ -101,11 +102,11 @@ impl<'a> Second<'a> {
         Some(Self { orders, reports })
     }
 
-    fn hand_over(&self, work: StageWork<'a>) -> Result<(), PluginError> {
+    fn hand_over(&self, work: StageWork) -> Result<(), PluginError> {
         self.orders.send(work).map_err(|_| has_ended())
     }
 
-    fn wait(&self) -> Result<StageDone<'a>, PluginError> {
+    fn wait(&self) -> Result<StageDone, PluginError> {
         self.reports.recv().map_err(|_| has_ended())?
     }
 }
@@ -116,12 +117,12 @@ fn has_ended() -> PluginError {
 
 /// With a second thread: block `t` and the results of block `t - 2` are exchanged, while block `t - 3` is
 /// written, `t - 1` computed (and written, if it has no results to exchange) and `t + 1` read.
-fn overlapped<'a>(set: &dyn Set, second: &Second<'a>, blocks: &[Block]) -> Result<(), PluginError> {
+fn overlapped(set: &dyn Set, second: &Second, blocks: &[Block]) -> Result<(), PluginError> {
     second.hand_over(StageWork { read: blocks.first().copied(), ..StageWork::default() })?;
     let mut current = second.wait()?.read;
-    let mut to_compute: Option<Item<'a>> = None;
-    let mut to_pass: Option<Item<'a>> = None;
-    let mut to_write: Option<Item<'a>> = None;
+    let mut to_compute: Option<Item> = None;
+    let mut to_pass: Option<Item> = None;
+    let mut to_write: Option<Item> = None;
     for turn in 0..blocks.len() + 3 {
         let read = blocks.get(turn + 1).copied();
         second.hand_over(StageWork { write: to_write.take(), compute: to_compute.take(), read })?;
@@ -136,18 +137,14 @@ fn overlapped<'a>(set: &dyn Set, second: &Second<'a>, blocks: &[Block]) -> Resul
 }
 
 /// One batch: the chunks of one block, and the results of an earlier one.
-fn exchange(
-    set: &dyn Set,
-    chunks: &mut Option<Item<'_>>,
-    results: &mut Option<Item<'_>>,
-) -> Result<(), PluginError> {
+fn exchange(set: &dyn Set, chunks: &mut Option<Item>, results: &mut Option<Item>) -> Result<(), PluginError> {
     let mut sends = Vec::new();
     let mut receives = Vec::new();
     if let Some(Item { plan, memory }) = results {
-        batch(&mut sends, &plan.result_sends, &mut receives, &plan.result_receives, memory.parts());
+        batch(&mut sends, &plan.result_sends, &mut receives, &plan.result_receives, memory);
     }
     if let Some(Item { plan, memory }) = chunks {
-        batch(&mut sends, &plan.sends, &mut receives, &plan.receives, memory.parts());
+        batch(&mut sends, &plan.sends, &mut receives, &plan.receives, memory);
     }
     if sends.is_empty() && receives.is_empty() {
         return Ok(());
@@ -161,38 +158,48 @@ fn batch<'a>(
     outgoing: &[Message],
     receives: &mut Vec<ReceiveFrom<'a>>,
     incoming: &[Message],
-    parts: Parts<'a>,
+    [own, received, local, computed]: &'a mut Memory,
 ) {
-    let Parts { own, outgoing: computed, local, incoming: buffer } = parts;
-    let computed: &'a [u8] = computed;
+    let (own, computed): (&'a [u8], &'a [u8]) = (own, computed);
     sends.extend(outgoing.iter().map(|message| {
-        let range = &message.range;
-        let bytes =
-            if message.buffer == Buffer::Outgoing { &computed[range.clone()] } else { own.part(range) };
-        SendTo { to: message.peer, bytes }
+        let buffer = if message.buffer == Buffer::Outgoing { computed } else { own };
+        SendTo { to: message.peer, bytes: &buffer[message.range.clone()] }
     }));
-    let wanted = incoming.iter().map(|message| (message.buffer, &message.range));
-    let parts = carve_two(local, buffer, wanted);
-    let pairs = incoming.iter().zip(parts);
+    let wanted = incoming.iter().map(|message| (message.buffer, &message.range)).collect::<Vec<_>>();
+    let pairs = incoming.iter().zip(carve(local, received, &wanted));
     receives.extend(pairs.map(|(message, bytes)| ReceiveFrom { from: message.peer, bytes }));
 }
 
-fn run_tasks(Item { plan, memory }: &mut Item<'_>) {
+fn run_tasks(Item { plan, memory: [own, incoming, local, outgoing] }: &mut Item) {
     for task in &plan.tasks {
-        let Parts { own, incoming, local, outgoing } = memory.parts();
-        let incoming: &[u8] = incoming;
         let inputs = task.inputs.iter().map(|(buffer, range)| {
-            if *buffer == Buffer::Own {
-                own.part(range)
-            } else {
-                &incoming[range.clone()]
-            }
+            let buffer = if *buffer == Buffer::Own { &*own } else { &*incoming };
+            &buffer[range.clone()]
         });
         let inputs: Vec<&[u8]> = inputs.collect();
-        let wanted = task.outputs.iter().map(|(buffer, range)| (*buffer, range));
-        let mut outputs = carve_two(local, outgoing, wanted);
-        combine(&task.coefficients, &inputs, &mut outputs);
+        let wanted = task.outputs.iter().map(|(buffer, range)| (*buffer, range)).collect::<Vec<_>>();
+        combine(&task.coefficients, &inputs, &mut carve(local, outgoing, &wanted));
     }
+}
+
+/// The parts of two buffers in the order they are asked for: of `local` where that is asked for, and else of the other. They must
+/// not overlap.
+fn carve<'m>(
+    local: &'m mut [u8],
+    other: &'m mut [u8],
+    wanted: &[(Buffer, &Range<usize>)],
+) -> Vec<&'m mut [u8]> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|&index| (wanted[index].1.start, wanted[index].1.end));
+    let mut parts: Vec<&mut [u8]> = wanted.iter().map(|_| Default::default()).collect();
+    let mut rests = [(0, local), (0, other)];
+    for index in order {
+        let (buffer, range) = wanted[index];
+        let (at, rest) = &mut rests[usize::from(buffer != Buffer::Local)];
+        let (part, after) = take(rest).split_at_mut(range.start - *at).1.split_at_mut(range.len());
+        (parts[index], *at, *rest) = (part, range.end, after);
+    }
+    parts
 }
 
 /// The work beside the exchanges.
@@ -201,13 +208,13 @@ struct Worker<'a> {
     data: &'a dyn Bytes,
     redundancy: &'a dyn Bytes,
     /// Memory of blocks that are done.
-    spare: Vec<Buffers>,
+    spare: Vec<Memory>,
     /// Memory that blocks have computed from, and do not need any more.
     incoming: Vec<Vec<u8>>,
 }
 
-impl<'a> Worker<'a> {
-    fn run_stage(&mut self, work: StageWork<'a>) -> Result<StageDone<'a>, PluginError> {
+impl Worker<'_> {
+    fn run_stage(&mut self, work: StageWork) -> Result<StageDone, PluginError> {
         if let Some(item) = work.write {
             self.write(item)?;
         }
@@ -216,44 +223,52 @@ impl<'a> Worker<'a> {
         Ok(StageDone { computed, read })
     }
 
-    fn file(&self, place: Place) -> &'a dyn Bytes {
+    fn file(&self, place: Place) -> &dyn Bytes {
         match place.file {
             File::Data => self.data,
             File::Redundancy => self.redundancy,
         }
     }
 
-    fn read(&mut self, block: Block) -> Result<Item<'a>, PluginError> {
+    fn read(&mut self, block: Block) -> Result<Item, PluginError> {
         let plan = self.plans.step(block)?;
-        let mut buffers = self.spare.pop().unwrap_or_default();
+        let mut memory = self.spare.pop().unwrap_or_default();
         if let Some(incoming) = self.incoming.pop() {
-            buffers.incoming = incoming;
+            memory[Buffer::Incoming as usize] = incoming;
         }
-        let map = |place: Place, len| self.file(place).borrow_mut(place.offset, len);
-        let mut memory = Memory::new(&plan, buffers, map)?;
-        memory.begin(&plan, self.plans.header());
+        for (buffer, &len) in memory.iter_mut().zip(&plan.lens) {
+            // Fails where the process gets no memory.
+            grow(buffer, len).map_err(|error| PluginError::io(error.to_string()))?;
+        }
+        let [own, _, local, _] = &mut memory;
+        // What nobody computes or sends.
+        if plan.has_header {
+            let header = self.plans.header();
+            local[..header.len()].copy_from_slice(header);
+        }
+        plan.zeros.iter().for_each(|zeros| local[zeros.clone()].fill(0));
         for (place, range) in &plan.reads {
-            memory.read(self.file(*place), place.offset, range)?;
+            self.file(*place).read_at(place.offset, &mut own[range.clone()])?;
         }
         Ok(Item { plan, memory })
     }
 
     /// Computes a block of which all chunks are there. Gives it back if results are still to be exchanged.
-    fn compute(&mut self, item: Option<Item<'a>>) -> Result<Option<Item<'a>>, PluginError> {
+    fn compute(&mut self, item: Option<Item>) -> Result<Option<Item>, PluginError> {
         let Some(mut item) = item else { return Ok(None) };
         run_tasks(&mut item);
         if item.plan.has_results() {
-            self.incoming.push(item.memory.take_incoming());
+            self.incoming.push(take(&mut item.memory[Buffer::Incoming as usize]));
             return Ok(Some(item));
         }
         self.write(item).map(|()| None)
     }
 
-    fn write(&mut self, item: Item<'a>) -> Result<(), PluginError> {
-        for (place, bytes) in item.memory.to_write(&item.plan) {
-            self.file(place).write_at(place.offset, bytes)?;
+    fn write(&mut self, Item { plan, memory }: Item) -> Result<(), PluginError> {
+        for (place, range) in &plan.writes {
+            self.file(*place).write_at(place.offset, &memory[Buffer::Local as usize][range.clone()])?;
         }
-        self.spare.push(item.memory.done());
+        self.spare.push(memory);
         Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! What only the system knows of an open file, by its descriptor: who else has it open, and how it lies there. Of a file without a
 //! descriptor nothing is known.
 
-use super::mapped::is_open_to_write;
 use super::real::about_system;
 use super::{File, Writer};
 use rustix::fs::{fgetxattr, fstat, major, minor, stat, Stat};
 use scr_plugin_api::paths_in;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 impl dyn File + '_ {
@@ -61,6 +62,28 @@ impl dyn File + '_ {
     }
 }
 
+/// Whether anybody, in any process, has the file open to write: the system grants no lease on such a file. `None` where leases are
+/// not available.
+fn is_open_to_write(file: BorrowedFd<'_>) -> Option<bool> {
+    let control = |command, argument: i32| {
+        // SAFETY: the descriptor is open, and all commands used here take a number.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // Who opens the file while the lease is held waits, which a signal announces: one that is ignored by default.
+    match control(F_SETSIG, libc::SIGURG).and_then(|()| control(libc::F_SETLEASE, libc::F_RDLCK)) {
+        Ok(()) => {
+            // It needs not be given back if the file is closed meanwhile.
+            let _ = control(libc::F_SETLEASE, libc::F_UNLCK);
+            Some(false)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(true),
+        Err(_) => None,
+    }
+}
+
 /// Whether this process has the file open for writing, or mapped. `None` if that cannot be found out.
 fn is_written_by_this_process(file: &Stat) -> Option<bool> {
     Some(has_open_to_write(Path::new("/proc/self"), file)? || is_mapped_to_write(file))
@@ -97,5 +120,31 @@ fn is_mapped_to_write(file: &Stat) -> bool {
     })
 }
 
+/// The same number on all processors that Linux now runs on, but missing in the bindings.
+const F_SETSIG: i32 = 10;
+
 /// SIGKILL in a set of signals.
 const KILLED: u64 = 1 << (libc::SIGKILL - 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{Files, How, RealFiles};
+    use crate::kit::descriptors::wait_until;
+
+    #[test]
+    fn a_file_has_a_writer_as_long_as_it_is_open_to_be_written() {
+        let dir = tempfile::TempDir::new_in("/dev/shm")
+            .expect("a file system in memory, where leases are available");
+        let path = dir.path().join("file");
+        let writer = RealFiles.open(&path, How::Create(0o600)).unwrap();
+        let file = RealFiles.open(&path, How::Read).unwrap();
+        assert_eq!(file.writer(), Some(Writer::ThisProcess));
+        drop(writer);
+        // A process that another test starts has the descriptor too, until it executes its program.
+        wait_until(|| file.writer().is_none());
+        let _reader = RealFiles.open(&path, How::Read).unwrap();
+        assert_eq!(file.writer(), None);
+        let _writer = RealFiles.open(&path, How::Update).expect("no lease is left that it would wait for");
+    }
+}

@@ -5,8 +5,8 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Files`], [`File`] | the seam itself: single operations of the system |
-//! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
+//! | `in_use` | what only the system knows of an open file: who else has it open |
 //! | `limit` | how many files may be open at once |
 //! | `forked` | what a child of a fork gives up: the locks |
 //! | `lock` | the lock of the system on an open file, as the build selects it |
@@ -35,7 +35,6 @@ mod held;
 mod in_use;
 mod limit;
 mod lock;
-mod mapped;
 mod owned;
 mod pauses;
 pub mod permissions;
@@ -50,7 +49,6 @@ pub use entry_name::EntryName;
 pub use error::{is_unmapped, unless_missing, At, FsError, MayPass, UNMAPPED};
 pub use limit::{expect_inodes, is_of_closed_file};
 pub use lock::{keep_from_readers, LockAttempt, LOCKABLE};
-pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
 pub use pauses::{Pauses, LEAST_PAUSE};
 pub use range::FileRange;
@@ -227,11 +225,6 @@ pub trait File: Send + Sync {
     /// The system's error.
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         self.inner()?.set_owner(uid, gid)
-    }
-    /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
-    /// be written. `None` where that is not possible, or not safe.
-    fn map(&self, len: u64) -> Option<Mapped> {
-        self.inner().ok()?.map(len)
     }
     /// The descriptor, to be used at once: what the dynamic linker is to load must be a file of the system.
     ///

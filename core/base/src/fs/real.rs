@@ -9,7 +9,6 @@
 )]
 
 use super::held::{HeldDir, HeldDirs, Holding};
-use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{forked, lock, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status};
 use crate::env::to_stderr;
 use rustix::fs::{
@@ -171,13 +170,11 @@ struct RealFile {
     given_up: OnceLock<forked::GivenUp>,
     file: Handle<fs::File>,
     how: How,
-    mapping: Mapping,
 }
 
 impl RealFile {
     fn new(file: fs::File, how: How) -> io::Result<Self> {
-        let (given_up, mapping) = (OnceLock::new(), Mapping::default());
-        Ok(Self { given_up, file: Handle::new(file)?, how, mapping })
+        Ok(Self { given_up: OnceLock::new(), file: Handle::new(file)?, how })
     }
 
     fn appends(&self) -> bool {
@@ -251,28 +248,10 @@ impl File for RealFile {
         std::os::unix::fs::fchown(self.file.get()?, Some(uid), Some(gid))
     }
 
-    fn map(&self, len: u64) -> Option<Mapped> {
-        // Smaller pages cost more to map than to copy.
-        let file = self.file.get().ok()?;
-        let unit = u64::try_from(fstat(file).ok()?.st_blksize).ok()?;
-        if unit < LARGE_PAGE {
-            return None;
-        }
-        let kind = match self.how {
-            How::Read => LeaseKind::Read,
-            How::Append(_) | How::Folder => return None,
-            _ => LeaseKind::Write,
-        };
-        Mapped::new(file, len, kind, &self.mapping)
-    }
-
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         self.file.get().map(AsFd::as_fd)
     }
 }
-
-/// The unit in which tmpfs gives memory to a file, if it is mounted with huge pages.
-const LARGE_PAGE: u64 = 2 << 20;
 
 fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamps {
     let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };
@@ -456,7 +435,7 @@ mod tests {
             for result in results {
                 assert!(is_of_closed_file(&result.unwrap_err()), "{how:?}");
             }
-            assert!(file.write_at(0, b"wrong").is_err() && file.map(6).is_none());
+            assert!(file.write_at(0, b"wrong").is_err());
             assert_eq!(file.try_lock(), LockAttempt::NoLocks);
             let looks = RealFiles.open(&theirs, How::Update).unwrap();
             assert_eq!(looks.try_lock(), LockAttempt::Taken, "nobody has locked it");
