@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 
 use super::collective::{all_reduce, broadcast, first_rank, Op, Tree, COLLECTIVE};
 use super::frame;
-use super::{Comm, CommError, Rank};
+use super::{Comm, CommError, Rank, Result};
 use serde::{Deserialize, Serialize};
 
 /// The result that all ranks get from a collective operation.
@@ -69,7 +69,7 @@ pub fn agree_at<T, E: Into<AnyError>>(comm: &dyn Comm, node: &str, result: Resul
 ///
 /// # Errors
 /// [`CommError`]: the ranks can no longer talk to each other.
-pub fn first_differing(comm: &dyn Comm, bytes: &[u8]) -> Result<Option<Rank>, CommError> {
+pub fn first_differing(comm: &dyn Comm, bytes: &[u8]) -> Result<Option<Rank>> {
     let mine = if comm.rank() == ROOT { bytes.to_vec() } else { Vec::new() };
     let theirs = broadcast(comm, ROOT, mine)?;
     first_rank(comm, theirs != bytes)
@@ -94,7 +94,7 @@ fn agree_as<T, E: Into<AnyError>>(
 }
 
 /// The errors of the first ranks that have one, on all ranks.
-fn collect(comm: &dyn Comm, own: Option<RankError>) -> Result<Vec<RankError>, CommError> {
+fn collect(comm: &dyn Comm, own: Option<RankError>) -> Result<Vec<RankError>> {
     let tree = Tree::new(comm, ROOT)?;
     let mut first: Vec<RankError> = own.into_iter().collect();
     for &child in &tree.children {
@@ -110,7 +110,7 @@ fn collect(comm: &dyn Comm, own: Option<RankError>) -> Result<Vec<RankError>, Co
     unpack(&broadcast(comm, ROOT, packed)?, ROOT)
 }
 
-pub(super) fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<RankError>, CommError> {
+pub(super) fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<RankError>> {
     serde_json::from_slice(bytes).map_err(|_| CommError::Malformed { from, what: "its errors" })
 }
 
@@ -128,7 +128,7 @@ impl CollectiveError {
     ///
     /// # Errors
     /// [`CommError`]: the ranks can no longer talk to each other.
-    pub fn agreed(self) -> Result<RankErrors, CommError> {
+    pub fn agreed(self) -> Result<RankErrors> {
         match self {
             Self::Ranks(errors) => Ok(errors),
             Self::Comm(error) => Err(error),

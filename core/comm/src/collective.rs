@@ -7,7 +7,7 @@
 pub use super::agree::{agree, agree_at, first_differing};
 use super::frame::{self, Reader, Writer};
 pub use super::route::route;
-use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag, Watch};
+use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Result, Tag, Watch};
 use std::ops::Range;
 
 /// How values of all ranks become one.
@@ -25,7 +25,7 @@ pub enum Op {
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn barrier(comm: &dyn Comm) -> Result<(), CommError> {
+pub fn barrier(comm: &dyn Comm) -> Result<()> {
     for distance in distances(comm) {
         let (to, from) = neighbours(comm, distance);
         let mut nothing = [Incoming { from, bytes: &mut [] }];
@@ -38,7 +38,7 @@ pub fn barrier(comm: &dyn Comm) -> Result<(), CommError> {
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>> {
     pass_down(comm, &Tree::new(comm, root)?, bytes)
 }
 
@@ -46,12 +46,12 @@ pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>,
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn broadcast_among(comm: &dyn Comm, mates: &[Rank], bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+pub fn broadcast_among(comm: &dyn Comm, mates: &[Rank], bytes: Vec<u8>) -> Result<Vec<u8>> {
     let Some(place) = mates.iter().position(|&mate| mate == comm.rank()) else { return Ok(bytes) };
     pass_down(comm, &Tree::of(place, mates.len(), |place| mates[place]), bytes)
 }
 
-fn pass_down(comm: &dyn Comm, tree: &Tree, bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+fn pass_down(comm: &dyn Comm, tree: &Tree, bytes: Vec<u8>) -> Result<Vec<u8>> {
     let bytes = match tree.parent {
         None => bytes,
         Some(parent) => frame::receive(comm, COLLECTIVE, parent)?,
@@ -67,13 +67,13 @@ fn pass_down(comm: &dyn Comm, tree: &Tree, bytes: Vec<u8>) -> Result<Vec<u8>, Co
 ///
 /// # Errors
 /// [`CommError`] of the communicator; [`CommError::WrongLength`] where ranks give different numbers of values.
-pub fn all_reduce<V: AsMut<[u64]>>(comm: &dyn Comm, mut values: V, op: Op) -> Result<V, CommError> {
+pub fn all_reduce<V: AsMut<[u64]>>(comm: &dyn Comm, mut values: V, op: Op) -> Result<V> {
     reduce(comm, values.as_mut(), op)?;
     comm.watch().into_iter().for_each(Watch::all_have_come);
     Ok(values)
 }
 
-fn reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
+fn reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<()> {
     let (me, size) = (comm.rank().0, comm.size());
     // Ranks beyond a power of two give their values to a neighbour, and get the result from it.
     let power = 1 << size.ilog2();
@@ -113,7 +113,7 @@ pub struct Turn {
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn in_turn<T>(comm: &dyn Comm, turn: Turn, work: impl FnOnce() -> T) -> Result<T, CommError> {
+pub fn in_turn<T>(comm: &dyn Comm, turn: Turn, work: impl FnOnce() -> T) -> Result<T> {
     if let Some(from) = turn.after {
         exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from, bytes: &mut [] }])?;
     }
@@ -128,7 +128,7 @@ pub fn in_turn<T>(comm: &dyn Comm, turn: Turn, work: impl FnOnce() -> T) -> Resu
 ///
 /// # Errors
 /// As for [`all_reduce`].
-pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N], CommError> {
+pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N]> {
     Ok(all_reduce(comm, mine.map(u64::from), Op::Max)?.map(|word| word != 0))
 }
 
@@ -136,7 +136,7 @@ pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N]
 ///
 /// # Errors
 /// As for [`all_reduce`].
-pub fn first_rank(comm: &dyn Comm, mine: bool) -> Result<Option<Rank>, CommError> {
+pub fn first_rank(comm: &dyn Comm, mine: bool) -> Result<Option<Rank>> {
     let own = if mine { u64::from(comm.rank().0) } else { u64::MAX };
     let [first] = all_reduce(comm, [own], Op::Min)?;
     Ok(u32::try_from(first).ok().map(Rank))
@@ -146,7 +146,7 @@ pub fn first_rank(comm: &dyn Comm, mine: bool) -> Result<Option<Rank>, CommError
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, CommError> {
+pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
     gather_over(comm, &Tree::new(comm, root)?, 0..comm.size(), bytes)
 }
 
@@ -154,11 +154,7 @@ pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn gather_to_leaders(
-    comm: &dyn Comm,
-    many: u32,
-    bytes: Vec<u8>,
-) -> Result<Option<Vec<Vec<u8>>>, CommError> {
+pub fn gather_to_leaders(comm: &dyn Comm, many: u32, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
     let leader = leader_of(comm.rank(), many);
     let group = leader.0..leader.0.saturating_add(many).min(comm.size());
     // Below the ranks whose number lacks the lower bits, each part of the tree is such a group.
@@ -179,7 +175,7 @@ fn gather_over(
     tree: &Tree,
     ranks: Range<u32>,
     bytes: Vec<u8>,
-) -> Result<Option<Vec<Vec<u8>>>, CommError> {
+) -> Result<Option<Vec<Vec<u8>>>> {
     let mut parts = Writer::default();
     parts.number(comm.rank().0);
     parts.bytes(&bytes);
@@ -199,7 +195,7 @@ fn gather_over(
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn all_gather(comm: &dyn Comm, value: &[u8]) -> Result<RankValues<Vec<u8>>, CommError> {
+pub fn all_gather(comm: &dyn Comm, value: &[u8]) -> Result<RankValues<Vec<u8>>> {
     let root = Rank(0);
     let tree = Tree::new(comm, root)?;
     // A child and all below it are neighbours, as many as its lowest bit says, and follow those of the child before.
@@ -215,7 +211,7 @@ pub fn all_gather(comm: &dyn Comm, value: &[u8]) -> Result<RankValues<Vec<u8>>, 
     received(root, comm.size(), &broadcast(comm, root, gathered)?)
 }
 
-fn received(from: Rank, size: u32, packed: &[u8]) -> Result<RankValues<Vec<u8>>, CommError> {
+fn received(from: Rank, size: u32, packed: &[u8]) -> Result<RankValues<Vec<u8>>> {
     RankValues::unpack(packed, size).ok_or(CommError::Malformed { from, what: "what it gathered" })
 }
 
@@ -253,7 +249,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(comm: &dyn Comm, root: Rank) -> Result<Self, CommError> {
+    pub(super) fn new(comm: &dyn Comm, root: Rank) -> Result<Self> {
         let size = comm.size();
         if root.0 >= size {
             return Err(CommError::NoSuchRank { rank: root, size });
@@ -277,7 +273,7 @@ impl Tree {
     }
 }
 
-pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut all: Vec<Option<Vec<u8>>> = vec![None; ranks.len()];
     let malformed = || CommError::Malformed { from: Rank(ranks.start), what: "what was gathered" };
     let mut reader = Reader(parts);
@@ -291,12 +287,7 @@ pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<
 }
 
 /// Sends values, receives as many, or both.
-fn swap_values(
-    comm: &dyn Comm,
-    to: Option<Rank>,
-    from: Option<Rank>,
-    values: &[u64],
-) -> Result<Vec<u64>, CommError> {
+fn swap_values(comm: &dyn Comm, to: Option<Rank>, from: Option<Rank>, values: &[u64]) -> Result<Vec<u64>> {
     let mine: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut theirs = vec![0; if from.is_some() { mine.len() } else { 0 }];
     let sends: Vec<Outgoing<'_>> = to.iter().map(|&to| Outgoing { to, bytes: &mine }).collect();

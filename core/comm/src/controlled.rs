@@ -1,6 +1,6 @@
 //! A communicator of a thread beside the application's, which limits what that thread does, and may end it.
 
-use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Sends, Tag};
+use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Result, Sends, Tag};
 use scr_plugin_api::pace::{Account, Limits, Pace};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ impl Control {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
-    fn expect_wanted(&self) -> Result<(), CommError> {
+    fn expect_wanted(&self) -> Result<()> {
         match self.is_cancelled() {
             true => Err(CommError::Unfit { why: "the session has ended" }),
             false => Ok(()),
@@ -75,7 +75,7 @@ impl Comm for Controlled {
         Ok(ended)
     }
 
-    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
         self.comm.take(tag)
     }
 

@@ -3,7 +3,7 @@
 //! A frame begins with one message of fixed length, which holds the total length and as much as fits. Further messages carry the
 //! rest in pieces. Short contents need only the first message.
 
-use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
+use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Result, Tag};
 
 /// Sends frames and receives one from each of `from`, all at once.
 pub(super) fn swap(
@@ -11,7 +11,7 @@ pub(super) fn swap(
     tag: Tag,
     sends: &[(Rank, &[u8])],
     from: &[Rank],
-) -> Result<Vec<Vec<u8>>, CommError> {
+) -> Result<Vec<Vec<u8>>> {
     let heads: Vec<[u8; HEAD]> = sends.iter().map(|(_, bytes)| head_of(bytes)).collect();
     let mut came = vec![[0; HEAD]; from.len()];
     let outgoing: Vec<Outgoing<'_>> =
@@ -44,12 +44,12 @@ pub(super) fn swap(
 }
 
 /// Sends frames and receives none.
-pub(super) fn send(comm: &dyn Comm, tag: Tag, sends: &[(Rank, &[u8])]) -> Result<(), CommError> {
+pub(super) fn send(comm: &dyn Comm, tag: Tag, sends: &[(Rank, &[u8])]) -> Result<()> {
     swap(comm, tag, sends, &[]).map(drop)
 }
 
 /// Receives one frame.
-pub(super) fn receive(comm: &dyn Comm, tag: Tag, from: Rank) -> Result<Vec<u8>, CommError> {
+pub(super) fn receive(comm: &dyn Comm, tag: Tag, from: Rank) -> Result<Vec<u8>> {
     let mut bodies = swap(comm, tag, &[], &[from])?;
     Ok(bodies.pop().expect("one frame was asked for"))
 }
@@ -70,7 +70,7 @@ pub(super) struct Body {
 }
 
 impl Body {
-    pub(super) fn begin(head: &[u8; HEAD], from: Rank) -> Result<Self, CommError> {
+    pub(super) fn begin(head: &[u8; HEAD], from: Rank) -> Result<Self> {
         let (length, first) = head.split_first_chunk().expect("the head has room for a length");
         let length = usize::try_from(u64::from_le_bytes(*length)).ok().filter(|&length| length <= LONGEST);
         let length = length.ok_or(CommError::Malformed { from, what: "a message's length" })?;

@@ -99,9 +99,11 @@ pub type Sends<'a> = &'a [Outgoing<'a>];
 /// Those that it receives.
 pub type Incomings<'a, 'b> = &'a mut [Incoming<'b>];
 /// What it asks while it waits, with one flag per receive that is set once it is complete.
-pub type Ask<'a> = &'a mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>;
+pub type Ask<'a> = &'a mut dyn FnMut(&[bool]) -> Result<WaitControl>;
 /// How it has ended.
-pub type Exchanged = Result<ExchangeEnd, CommError>;
+pub type Exchanged = Result<ExchangeEnd>;
+/// The result of a call that sends or receives.
+pub type Result<T, E = CommError> = std::result::Result<T, E>;
 
 /// The traffic of a communicator so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -193,7 +195,7 @@ pub trait Comm {
     ///
     /// # Errors
     /// As for [`exchange`](Self::exchange).
-    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError>;
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>>;
 
     /// The traffic that this rank has sent so far.
     fn traffic(&self) -> Traffic {
@@ -258,17 +260,12 @@ pub fn parse_messages(bytes: &[u8]) {
 ///
 /// # Errors
 /// As for [`Comm::exchange`].
-pub fn exchange_all(
-    comm: &dyn Comm,
-    tag: Tag,
-    sends: &[Outgoing<'_>],
-    receives: &mut [Incoming<'_>],
-) -> Result<(), CommError> {
+pub fn exchange_all(comm: &dyn Comm, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>) -> Result<()> {
     comm.exchange(tag, sends, receives, &mut |_| Ok(WaitControl::Wait)).map(drop)
 }
 
 /// The checks of every communicator before it sends anything.
-pub fn check(size: u32, tag: Tag, sends: Sends<'_>, receives: &[Incoming<'_>]) -> Result<(), CommError> {
+pub fn check(size: u32, tag: Tag, sends: Sends<'_>, receives: &[Incoming<'_>]) -> Result<()> {
     if tag.0 > Tag::MAX.0 {
         return Err(CommError::NoSuchTag { tag: tag.0 });
     }

@@ -3,7 +3,7 @@
 //! A group is known by its name, such as the node's host name; ranks that give the same name are in it.
 
 use crate::collective::{all_gather, Turn};
-use crate::{Comm, CommError, Rank, RankValues};
+use crate::{Comm, Rank, RankValues, Result};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ pub struct Placement {
 
 impl Placement {
     /// Learns the groups of all ranks from the name that each gives. Collective.
-    pub fn gather(comm: &dyn Comm, name: &str) -> Result<Self, CommError> {
+    pub fn gather(comm: &dyn Comm, name: &str) -> Result<Self> {
         let all = all_gather(comm, name.as_bytes())?;
         Ok(Self::of(all.map(|place| String::from_utf8_lossy(&all.distinct()[place]).into_owned())))
     }

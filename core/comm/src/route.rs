@@ -6,7 +6,7 @@
 
 use super::collective::{distances, neighbours, COLLECTIVE};
 use super::frame::{self, Reader, Writer};
-use super::{Comm, CommError, Rank};
+use super::{Comm, CommError, Rank, Result};
 
 /// Delivers messages to any ranks, oneself included, and gives those for this rank, sorted by sender.
 /// Several from one sender are in the order it gave them. All ranks call it, with or without messages.
@@ -14,7 +14,7 @@ use super::{Comm, CommError, Rank};
 /// # Errors
 /// [`CommError`] of the communicator. [`CommError::NoSuchRank`] for a receiver that is not there; all other
 /// messages have been delivered then, and the communicator can be used.
-pub fn route(comm: &dyn Comm, messages: Vec<(Rank, Vec<u8>)>) -> Result<Vec<(Rank, Vec<u8>)>, CommError> {
+pub fn route(comm: &dyn Comm, messages: Vec<(Rank, Vec<u8>)>) -> Result<Vec<(Rank, Vec<u8>)>> {
     let (me, size) = (comm.rank(), comm.size());
     let lost = messages.iter().map(|(to, _)| *to).find(|to| to.0 >= size);
     let parcels = messages.into_iter().filter(|(to, _)| to.0 < size);

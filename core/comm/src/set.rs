@@ -17,7 +17,7 @@ use std::error::Error;
 use scr_plugin_api::{ReceiveFrom, SendTo};
 
 use self::fin::{Fin, FIN_BYTES};
-use super::{Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
+use super::{Comm, CommError, Incoming, Outgoing, Rank, Result, Tag, WaitControl};
 
 /// One redundancy set over a communicator. Members are counted from 0 in the order of the list.
 ///
@@ -191,7 +191,7 @@ impl<'a> SetComm<'a> {
     }
 
     /// Called while a member waits in an exchange for messages from `from`.
-    fn watch(&self, from: &[usize]) -> Result<WaitControl, CommError> {
+    fn watch(&self, from: &[usize]) -> Result<WaitControl> {
         self.take_early_fins()?;
         if self.state.borrow().broken.is_none() {
             let Some((by, text)) = self.reason_to_stop(from) else { return Ok(WaitControl::Wait) };
@@ -258,7 +258,7 @@ impl<'a> SetComm<'a> {
     }
 
     /// Receives and discards the messages that no exchange will ask for any more.
-    fn take_some(&self) -> Result<(), CommError> {
+    fn take_some(&self) -> Result<()> {
         while let Some((rank, _)) = self.comm.take(self.data)? {
             let member = self.member_at(rank)?;
             let mut state = self.state.borrow_mut();
@@ -268,14 +268,14 @@ impl<'a> SetComm<'a> {
         Ok(())
     }
 
-    fn take_early_fins(&self) -> Result<(), CommError> {
+    fn take_early_fins(&self) -> Result<()> {
         while let Some((rank, bytes)) = self.comm.take(self.fin)? {
             self.record_fin(self.member_at(rank)?, &bytes)?;
         }
         Ok(())
     }
 
-    fn record_fin(&self, member: usize, bytes: &[u8]) -> Result<(), CommError> {
+    fn record_fin(&self, member: usize, bytes: &[u8]) -> Result<()> {
         let from = self.members[member];
         let fin = Fin::unpack(bytes).ok_or(CommError::Malformed { from, what: "the end of a set" })?;
         self.state.borrow_mut().fins[member] = Some(fin);
@@ -337,7 +337,7 @@ impl<'a> SetComm<'a> {
         place.ok_or(SetError::NoSuchMember { member, size })
     }
 
-    fn member_at(&self, rank: Rank) -> Result<usize, CommError> {
+    fn member_at(&self, rank: Rank) -> Result<usize> {
         let member = self.ranks.iter().position(|&member| member == rank);
         member.ok_or(CommError::Malformed { from: rank, what: "a message to a set it is not in" })
     }

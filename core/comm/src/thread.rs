@@ -1,7 +1,7 @@
 //! Ranks as threads of one process.
 //!
 //! Commands rebuild files with it without MPI, and tests run whole jobs on it, with thousands of ranks. Nothing ever hangs: ranks
-//! that wait for each other, or for one that has ended, all get [`CommError::Deadlock`]. A rank that panics is reported.
+//! that wait for each other, or for one that has ended, all get [`CommError::Deadlock`](super::CommError::Deadlock). A rank that panics is reported.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::awaited::Awaited;
 use super::receives::Receives;
 use super::world::{Waiting, World};
-use super::{check, Ask, Comm, CommError, Exchanged, Incomings, Rank, Sends, Tag, Traffic, WaitControl};
+use super::{check, Ask, Comm, Exchanged, Incomings, Rank, Result, Sends, Tag, Traffic, WaitControl};
 use scr_plugin_api::held;
 
 /// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
@@ -140,7 +140,7 @@ impl Comm for ThreadComm {
         }
     }
 
-    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
         check(self.size(), tag, &[], &[])?;
         let letter = self.world.take(self.rank, tag, |from| self.awaited.is_awaited(tag, from))?;
         Ok(letter.map(|letter| (letter.from, letter.bytes)))

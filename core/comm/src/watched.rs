@@ -5,7 +5,7 @@
 //! minute (`SCR_LATE_SECS`) rank 0 asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself
 //! does not, the last rank asks. No other rank is disturbed: a rank that comes later takes the old questions then.
 
-use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Sends, Tag, WaitControl};
+use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Result, Sends, Tag, WaitControl};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -156,7 +156,7 @@ impl Watched {
     }
 
     /// Looks after the others, now that an exchange has waited since `began`.
-    fn look(&self, began: Duration) -> Result<(), CommError> {
+    fn look(&self, began: Duration) -> Result<()> {
         let (now, rank, pace) = ((self.watch.elapsed)(), self.rank(), self.watch.pace.get());
         let waited = now.saturating_sub(began);
         if waited < pace.short || pace.is_never() {
@@ -184,7 +184,7 @@ impl Watched {
     }
 
     /// A question or an answer.
-    fn send(&self, to: &[Rank], kind: u8) -> Result<(), CommError> {
+    fn send(&self, to: &[Rank], kind: u8) -> Result<()> {
         let mut bytes = vec![kind];
         bytes.extend(self.watch.number.get().to_be_bytes());
         bytes.extend(self.watch.call.borrow().name.as_bytes());
@@ -193,7 +193,7 @@ impl Watched {
     }
 
     /// Answers what others ask, and counts what they answer.
-    fn take_messages(&self) -> Result<(), CommError> {
+    fn take_messages(&self) -> Result<()> {
         while let Some((from, bytes)) = self.comm.take(TAG)? {
             let malformed = CommError::Malformed { from, what: "a question after ranks" };
             let (kind, rest) = bytes.split_first().ok_or_else(|| malformed.clone())?;
@@ -254,7 +254,7 @@ impl Comm for Watched {
         })
     }
 
-    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
         self.comm.take(tag)
     }
 
@@ -311,7 +311,7 @@ mod tests {
             Ok(ExchangeEnd::Done)
         }
 
-        fn take(&self, _: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+        fn take(&self, _: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
             let mut come = self.come.borrow_mut();
             let is_there = come.front().is_some_and(|(at, ..)| *at <= self.seconds.get());
             Ok(if is_there { come.pop_front().map(|(_, from, bytes)| (from, bytes)) } else { None })

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::{CommError, Rank, Tag};
+use super::{CommError, Rank, Result, Tag};
 use scr_plugin_api::held;
 
 /// All ranks of a process.
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// Puts messages into mailboxes.
-    pub(super) fn post(&self, me: Rank, tag: Tag, letters: Vec<(Rank, Vec<u8>)>) -> Result<(), CommError> {
+    pub(super) fn post(&self, me: Rank, tag: Tag, letters: Vec<(Rank, Vec<u8>)>) -> Result<()> {
         let mut state = held(&self.state);
         state.alive()?;
         let mut woken = Vec::new();
@@ -87,7 +87,7 @@ impl World {
         me: Rank,
         tag: Tag,
         wanted: impl Iterator<Item = (usize, Rank)>,
-    ) -> Result<Received, CommError> {
+    ) -> Result<Received> {
         let mut state = held(&self.state);
         state.alive()?;
         let place = &mut state.places[me.index()];
@@ -105,12 +105,7 @@ impl World {
     }
 
     /// Takes the oldest message with this tag whose sender is not one of those excluded.
-    pub(super) fn take(
-        &self,
-        me: Rank,
-        tag: Tag,
-        excluded: impl Fn(Rank) -> bool,
-    ) -> Result<Option<Letter>, CommError> {
+    pub(super) fn take(&self, me: Rank, tag: Tag, excluded: impl Fn(Rank) -> bool) -> Result<Option<Letter>> {
         let mut state = held(&self.state);
         state.alive()?;
         let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) else { return Ok(None) };
@@ -118,12 +113,7 @@ impl World {
     }
 
     /// Blocks until something has changed for `me` since it had changed `seen` times.
-    pub(super) fn wait(
-        &self,
-        me: Rank,
-        seen: u64,
-        waiting: impl FnOnce() -> Waiting,
-    ) -> Result<(), CommError> {
+    pub(super) fn wait(&self, me: Rank, seen: u64, waiting: impl FnOnce() -> Waiting) -> Result<()> {
         let mut state = held(&self.state);
         if state.places[me.index()].changes != seen {
             return state.alive();
@@ -172,7 +162,7 @@ impl WorldState {
         Some(rank)
     }
 
-    fn alive(&self) -> Result<(), CommError> {
+    fn alive(&self) -> Result<()> {
         match &self.deadlock {
             Some(who) => Err(CommError::Deadlock { who: who.clone() }),
             None => Ok(()),

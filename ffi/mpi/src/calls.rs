@@ -19,7 +19,7 @@ use nix::sys::signal::{raise, Signal};
 
 use super::{deaths, Patience};
 use scr_base::parallel;
-use scr_comm::{CommError, Rank, Tag};
+use scr_comm::{CommError, Rank, Result, Tag};
 
 /// A communicator of our own. It belongs to the thread that made it.
 pub(super) struct Handle {
@@ -62,7 +62,7 @@ pub fn has_ended() -> bool {
 }
 
 /// Whether MPI can be called at all.
-pub(super) fn check_running() -> Result<(), CommError> {
+pub(super) fn check_running() -> Result<()> {
     if !has_begun() {
         return Err(CommError::Unusable { why: "MPI_Init has not been called yet; call it first" });
     }
@@ -77,10 +77,7 @@ impl Handle {
     ///
     /// # Safety
     /// As for [`duplicate_of`](super::MpiComm::duplicate_of).
-    pub(super) unsafe fn duplicate_of(
-        parent: ffi::MPI_Comm,
-        look: &mut dyn FnMut(),
-    ) -> Result<Self, CommError> {
+    pub(super) unsafe fn duplicate_of(parent: ffi::MPI_Comm, look: &mut dyn FnMut()) -> Result<Self> {
         check_running()?;
         // SAFETY: reads a constant of the library.
         if parent == unsafe { ffi::RSMPI_COMM_NULL } {
@@ -156,14 +153,14 @@ impl Handle {
     }
 
     /// Fails once the communicator was given up.
-    pub(super) fn expect_usable(&self) -> Result<(), CommError> {
+    pub(super) fn expect_usable(&self) -> Result<()> {
         check_running()?;
         self.given_up.borrow().clone().map_or(Ok(()), Err)
     }
 
     /// Finds out whether any rank has died, or takes no more part. One that waits must do so now and then: the rank that it waits
     /// for may live, and have given up.
-    pub(super) fn look_for_deaths(&self) -> Result<(), CommError> {
+    pub(super) fn look_for_deaths(&self) -> Result<()> {
         self.expect_usable()?;
         let Some(Arrived { from: rank, .. }) = self.probe(None, GIVEN_UP)? else { return Ok(()) };
         let error =
@@ -174,7 +171,7 @@ impl Handle {
     }
 
     /// As [`check`], for an operation on this communicator.
-    fn checked(&self, call: &'static str, code: c_int) -> Result<(), CommError> {
+    fn checked(&self, call: &'static str, code: c_int) -> Result<()> {
         check(call, code).map_err(|error| self.noticed(error))
     }
 
@@ -206,14 +203,14 @@ impl Handle {
         self.size
     }
 
-    pub(super) fn rank(&self) -> Result<Rank, CommError> {
+    pub(super) fn rank(&self) -> Result<Rank> {
         // SAFETY: `comm` is a live communicator.
         let rank = unsafe { number_of("MPI_Comm_rank", self.comm, ffi::MPI_Comm_rank) }?;
         u32::try_from(rank).map(Rank).map_err(|_| strange("MPI_Comm_rank"))
     }
 
     /// Looks for a message from `from`, or from anybody. Lets the library work on everything under way.
-    pub(super) fn probe(&self, from: Option<Rank>, tag: Tag) -> Result<Option<Arrived>, CommError> {
+    pub(super) fn probe(&self, from: Option<Rank>, tag: Tag) -> Result<Option<Arrived>> {
         // SAFETY: reads a constant of the library.
         let source = from.map_or(unsafe { ffi::RSMPI_ANY_SOURCE }, number);
         let mut found = 0;
@@ -243,7 +240,7 @@ impl Handle {
 ///
 /// # Safety
 /// A communicator that lives, on which errors return.
-unsafe fn look_for_deaths(comm: ffi::MPI_Comm) -> Result<(), CommError> {
+unsafe fn look_for_deaths(comm: ffi::MPI_Comm) -> Result<()> {
     if !deaths::are_reported() {
         return Ok(());
     }
@@ -263,7 +260,7 @@ struct Duplicate(Option<Box<(ffi::MPI_Comm, ffi::MPI_Request)>>);
 impl Duplicate {
     /// # Safety
     /// `parent` is a communicator that lives, on which errors return.
-    unsafe fn begin(parent: ffi::MPI_Comm) -> Result<Self, CommError> {
+    unsafe fn begin(parent: ffi::MPI_Comm) -> Result<Self> {
         // SAFETY: reads constants of the library.
         let mut places = Box::new(unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_REQUEST_NULL) });
         // SAFETY: the caller's promise; both places stay where they are until the request is complete.
@@ -272,7 +269,7 @@ impl Duplicate {
         Ok(Self(Some(places)))
     }
 
-    fn is_made(&mut self) -> Result<bool, CommError> {
+    fn is_made(&mut self) -> Result<bool> {
         let Some(places) = &mut self.0 else { return Ok(true) };
         let (code, has_ended) = test(&mut places.1);
         check("MPI_Test", code).map(|()| has_ended)
@@ -327,7 +324,7 @@ impl<'h, 'b> Requests<'h, 'b> {
     }
 
     /// Starts a send, and gives its place in the list.
-    pub(super) fn send(&mut self, to: Rank, tag: Tag, bytes: &'b [u8]) -> Result<usize, CommError> {
+    pub(super) fn send(&mut self, to: Rank, tag: Tag, bytes: &'b [u8]) -> Result<usize> {
         let (to, tag, comm) = (number(to), c_int::from(tag.0), self.handle.comm);
         let count = c_int::try_from(bytes.len()).map_err(|_| strange("MPI_Isend"))?;
         self.start("MPI_Isend", |request| {
@@ -339,7 +336,7 @@ impl<'h, 'b> Requests<'h, 'b> {
     }
 
     /// Starts a receive, and gives its place in the list.
-    pub(super) fn receive(&mut self, from: Rank, tag: Tag, bytes: &'b mut [u8]) -> Result<usize, CommError> {
+    pub(super) fn receive(&mut self, from: Rank, tag: Tag, bytes: &'b mut [u8]) -> Result<usize> {
         let (from, tag, comm) = (number(from), c_int::from(tag.0), self.handle.comm);
         let count = c_int::try_from(bytes.len()).map_err(|_| strange("MPI_Irecv"))?;
         self.start("MPI_Irecv", |request| {
@@ -356,7 +353,7 @@ impl<'h, 'b> Requests<'h, 'b> {
         &mut self,
         call: &'static str,
         start: impl FnOnce(*mut ffi::MPI_Request) -> c_int,
-    ) -> Result<usize, CommError> {
+    ) -> Result<usize> {
         // SAFETY: reads a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         self.handle.checked(call, start(&raw mut request))?;
@@ -368,7 +365,7 @@ impl<'h, 'b> Requests<'h, 'b> {
     }
 
     /// Passes on the places of those that have completed since the last call.
-    pub(super) fn progress(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
+    pub(super) fn progress(&mut self, mut completed: impl FnMut(usize)) -> Result<()> {
         if self.active == 0 {
             return Ok(());
         }
@@ -404,7 +401,7 @@ impl<'h, 'b> Requests<'h, 'b> {
     /// As [`progress`](Self::progress), one request at a time. If one of several fails, Open MPI 5.0 also frees those to living
     /// ranks that it has marked as failing and that are still under way. Once their messages have arrived, it ends the process:
     /// "Send error after request freed".
-    fn progress_each(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
+    fn progress_each(&mut self, mut completed: impl FnMut(usize)) -> Result<()> {
         // The same happens to a message that had arrived when its receiver died, unless the library hears that first.
         deaths::progress();
         let mut codes = Vec::new();
@@ -559,7 +556,7 @@ struct ErrorsReturn {
 impl ErrorsReturn {
     /// # Safety
     /// `comm` is a communicator that lives at least as long.
-    unsafe fn on(comm: ffi::MPI_Comm) -> Result<Self, CommError> {
+    unsafe fn on(comm: ffi::MPI_Comm) -> Result<Self> {
         let mut handler = MaybeUninit::uninit();
         // SAFETY: the caller's promise, and a place for the handler.
         let code = unsafe { ffi::MPI_Comm_get_errhandler(comm, handler.as_mut_ptr()) };
@@ -590,7 +587,7 @@ unsafe fn number_of(
     call: &'static str,
     comm: ffi::MPI_Comm,
     ask: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int,
-) -> Result<c_int, CommError> {
+) -> Result<c_int> {
     let mut number = 0;
     // SAFETY: the caller's promise, and room for the number.
     check(call, unsafe { ask(comm, &raw mut number) })?;
@@ -604,7 +601,7 @@ fn flag(ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> bool {
     flag != 0
 }
 
-fn check(call: &'static str, code: c_int) -> Result<(), CommError> {
+fn check(call: &'static str, code: c_int) -> Result<()> {
     if code == SUCCESS {
         Ok(())
     } else {

@@ -21,7 +21,7 @@ use self::calls::{Arrived, Handle, Requests};
 use mpi::ffi;
 use scr_comm::collective::COLLECTIVE;
 use scr_comm::{
-    check, Ask, Awaited, Comm, CommError, ExchangeEnd, Exchanged, Incoming, Incomings, Outgoing, Rank, Sends,
+    check, Ask, Awaited, Comm, CommError, ExchangeEnd, Exchanged, Incoming, Incomings, Rank, Result, Sends,
     Tag, Traffic, WaitControl,
 };
 
@@ -45,7 +45,7 @@ impl MpiComm {
     ///
     /// # Errors
     /// As for [`duplicate_of`](Self::duplicate_of).
-    pub fn of_world() -> Result<Self, CommError> {
+    pub fn of_world() -> Result<Self> {
         // SAFETY: the communicator of MPI itself.
         unsafe { Self::duplicate_of(calls::world(), &mut || ()) }
     }
@@ -58,7 +58,7 @@ impl MpiComm {
     ///
     /// # Safety
     /// `parent` is a communicator that lives, or `MPI_COMM_NULL`.
-    pub unsafe fn duplicate_of(parent: ffi::MPI_Comm, look: &mut dyn FnMut()) -> Result<Self, CommError> {
+    pub unsafe fn duplicate_of(parent: ffi::MPI_Comm, look: &mut dyn FnMut()) -> Result<Self> {
         // SAFETY: the caller's promise.
         let handle = unsafe { Handle::duplicate_of(parent, look) }?;
         let rank = handle.rank()?;
@@ -82,7 +82,7 @@ impl MpiComm {
     }
 
     /// Receives the rest of a message of which a piece has arrived, whatever its length.
-    fn receive_whole(&self, tag: Tag, arrived: &Arrived) -> Result<Vec<u8>, CommError> {
+    fn receive_whole(&self, tag: Tag, arrived: &Arrived) -> Result<Vec<u8>> {
         let mut message = Vec::new();
         let mut bytes = arrived.bytes;
         loop {
@@ -109,7 +109,7 @@ impl MpiComm {
         }
     }
 
-    fn find(&self, tag: Tag) -> Result<Option<Arrived>, CommError> {
+    fn find(&self, tag: Tag) -> Result<Option<Arrived>> {
         if !self.awaited.is_used(tag) {
             return self.handle.probe(None, tag);
         }
@@ -174,7 +174,7 @@ impl Comm for MpiComm {
         }
     }
 
-    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
         check(self.size(), tag, &[], &[])?;
         self.handle.expect_usable()?;
         if !self.awaited.is_awaited(tag, self.rank) {
@@ -228,12 +228,7 @@ struct Receive<'b> {
 }
 
 impl<'a, 'b> Batch<'a, 'b> {
-    fn start(
-        comm: &'a MpiComm,
-        tag: Tag,
-        sends: &[Outgoing<'b>],
-        receives: &'b mut [Incoming<'_>],
-    ) -> Result<Self, CommError> {
+    fn start(comm: &'a MpiComm, tag: Tag, sends: Sends<'b>, receives: Incomings<'b, '_>) -> Result<Self> {
         let mut queues: Vec<(Rank, VecDeque<usize>)> = Vec::new();
         let mut sources: Vec<(Rank, usize)> =
             receives.iter().enumerate().map(|(place, receive)| (receive.from, place)).collect();
@@ -264,7 +259,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         Ok(batch)
     }
 
-    fn send(&mut self, to: Rank, bytes: &'b [u8]) -> Result<(), CommError> {
+    fn send(&mut self, to: Rank, bytes: &'b [u8]) -> Result<()> {
         let mut rest = bytes;
         loop {
             let (piece, after) = rest.split_at(rest.len().min(self.comm.piece));
@@ -278,7 +273,7 @@ impl<'a, 'b> Batch<'a, 'b> {
     }
 
     /// Starts receives for what has arrived, and tests what has completed. Returns whether anything has.
-    fn move_on(&mut self) -> Result<bool, CommError> {
+    fn move_on(&mut self) -> Result<bool> {
         let mut moved = false;
         for nth in 0..self.queues.len() {
             while let Some(&place) = self.queues[nth].1.front() {
@@ -309,7 +304,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         Ok(moved)
     }
 
-    fn found(&mut self, place: usize, arrived: &Arrived) -> Result<(), CommError> {
+    fn found(&mut self, place: usize, arrived: &Arrived) -> Result<()> {
         let piece = self.comm.piece;
         let receive = &mut self.receives[place];
         let expected = receive.rest.len().min(piece);

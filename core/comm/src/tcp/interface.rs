@@ -1,6 +1,6 @@
 //! The address at which other nodes reach this process: `SCR_TCP_INTERFACE`.
 
-use crate::CommError;
+use crate::{CommError, Result};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -20,7 +20,7 @@ pub struct Address {
 ///
 /// # Errors
 /// There is none that was asked for, or they cannot be listed.
-pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr, CommError> {
+pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr> {
     let there = all()?;
     let Some(wanted) = wanted else {
         if is_alone {
@@ -54,7 +54,7 @@ pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr
 ///
 /// # Errors
 /// They cannot be listed.
-pub fn all() -> Result<Vec<Address>, CommError> {
+pub fn all() -> Result<Vec<Address>> {
     let unlisted = |error| format!("the network interfaces of this node cannot be listed: {error}");
     let listed = getifaddrs().map_err(|error| CommError::Socket { what: unlisted(error) })?;
     let address = |found: nix::ifaddrs::InterfaceAddress| {

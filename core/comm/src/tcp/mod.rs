@@ -31,7 +31,8 @@ use super::agree::agree;
 use super::awaited::Awaited;
 use super::collective::{all_gather, barrier, broadcast};
 use super::{
-    check, Ask, Collective, Comm, CommError, Exchanged, Incomings, Rank, Sends, Tag, Traffic, WaitControl,
+    check, Ask, Collective, Comm, CommError, Exchanged, Incomings, Rank, Result, Sends, Tag, Traffic,
+    WaitControl,
 };
 use batch::{Batch, Inbox, Mail, Sent};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -127,7 +128,7 @@ impl TcpComm {
         addresses: Vec<SocketAddr>,
         secret: Secret,
         limits: Limits,
-    ) -> Result<Self, CommError> {
+    ) -> Result<Self> {
         let listener = listener.set_nonblocking(true).and_then(|()| Handle::new(listener));
         let listener = listener.map_err(|error| failed("listening", &error))?;
         let (state, traffic, awaited) = (RefCell::default(), Cell::default(), Awaited::default());
@@ -224,7 +225,7 @@ impl Comm for TcpComm {
         ended
     }
 
-    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
         check(self.size(), tag, &[], &[])?;
         self.progress(None);
         Ok(self.state.borrow_mut().mail.take(tag, |from| self.awaited.is_awaited(tag, from)))
@@ -293,7 +294,7 @@ impl TcpComm {
     }
 
     /// The connection to a rank, which is made if there is none.
-    fn connection<'s>(&self, state: &'s mut State, to: Rank) -> Result<&'s mut Sending, CommError> {
+    fn connection<'s>(&self, state: &'s mut State, to: Rank) -> Result<&'s mut Sending> {
         state.expect(to)?;
         if !state.sending.contains_key(&to) {
             let made = Sending::begin(self.rank, to, self.addresses[to.index()], self.now());
@@ -394,7 +395,7 @@ impl TcpComm {
 
     /// That a rank has died is noticed by the end of a connection, so there is one to each that is waited for. Messages that a
     /// rank sent before its end still arrive, though the end of its other connection may be seen first.
-    fn expect_reachable(&self, batch: &Batch<'_, '_>) -> Result<(), CommError> {
+    fn expect_reachable(&self, batch: &Batch<'_, '_>) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
         batch.sends.iter().try_for_each(|send| state.expect(send.to))?;
         let come: BTreeSet<Rank> = state.receiving.iter().filter_map(Receiving::claims).collect();
@@ -403,7 +404,7 @@ impl TcpComm {
     }
 
     /// A process may have no descriptor for a moment. Ranks that it cannot take a connection of would wait for it for ever.
-    fn expect_room(&self) -> Result<(), CommError> {
+    fn expect_room(&self) -> Result<()> {
         match &self.state.borrow().full {
             Some((since, why)) if self.now().saturating_sub(*since) > self.limits.connect => {
                 Err(CommError::Socket { what: format!("taking a connection of another rank: {why}") })
@@ -439,7 +440,7 @@ impl TcpComm {
     }
 
     /// Waits until something can be done, or for a moment, and says whether nothing has happened.
-    fn wait(&self, batch: &Batch<'_, '_>) -> Result<bool, CommError> {
+    fn wait(&self, batch: &Batch<'_, '_>) -> Result<bool> {
         let state = self.state.borrow();
         if state.receiving.iter().any(Receiving::has_more) {
             return Ok(false);
@@ -506,7 +507,7 @@ impl State {
         connection.or_else(|| self.lost.get(&to).map(|loss| loss.was_sent)).unwrap_or(false)
     }
 
-    fn expect(&self, rank: Rank) -> Result<(), CommError> {
+    fn expect(&self, rank: Rank) -> Result<()> {
         match self.lost.get(&rank) {
             Some(loss) => Err(CommError::Lost { rank, why: loss.why.clone() }),
             None => Ok(()),
