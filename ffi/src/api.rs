@@ -11,6 +11,7 @@ use crate::place::environment;
 use crate::shutdown;
 use crate::state::{entry, forget_reports, State};
 use crate::text::{self, Text};
+use scr_base::ensure;
 use scr_base::env::Env;
 use scr_comm::collective::{agree, barrier};
 use scr_comm::{Comm, Rank};
@@ -182,9 +183,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
 /// As for [`SCR_Route_file`].
 unsafe fn route_file(session: &mut Session, name: &Text, file: *mut c_char) -> Result<(), Failure> {
     let name = name.required("name", MAX_FILENAME)?;
-    if file.is_null() {
-        return Err(Failure::null("file", "SCR_MAX_FILENAME bytes"));
-    }
+    ensure(!file.is_null(), || Failure::null("file", "SCR_MAX_FILENAME bytes"))?;
     // If the folder has gone, as with a file system that was unmounted, names start at its last place.
     if let Ok(here) = std::env::current_dir() {
         session.work_in(here);

@@ -7,6 +7,7 @@ use crate::failure::{Code, Failure};
 use crate::place::environment;
 use crate::state::{entry, State};
 use crate::text;
+use scr_base::ensure;
 use scr_config::param::Request;
 use std::borrow::Cow;
 use std::ffi::{c_char, c_int, CStr, CString};
@@ -90,10 +91,8 @@ fn to_c(value: &str) -> Result<*mut c_char, Failure> {
     let value = CString::new(value).map_err(|_| not_text("value"))?;
     // SAFETY: a null-terminated string, which strdup only reads.
     let copy = unsafe { libc::strdup(value.as_ptr()) };
-    if copy.is_null() {
-        return Err(Failure::Said(Code::Failure, "there is no memory for the answer".to_owned()));
-    }
-    Ok(copy)
+    let no_memory = || Failure::Said(Code::Failure, "there is no memory for the answer".to_owned());
+    ensure(!copy.is_null(), no_memory).map(|()| copy)
 }
 
 #[cfg(test)]

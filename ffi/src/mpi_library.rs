@@ -2,6 +2,7 @@
 
 use crate::failure::{Code, Failure};
 use mpi::ffi;
+use scr_base::ensure;
 pub(crate) use scr_mpi::world;
 use scr_mpi::{has_begun, has_ended, library, MpiComm};
 use std::ffi::{c_int, c_void};
@@ -41,13 +42,9 @@ fn mpi(text: impl Into<String>) -> Failure {
 
 /// Fails while MPI runs and this thread must not call it.
 pub(crate) fn require_thread() -> Result<(), Failure> {
-    if require_running().is_ok() && !thread_may_call() {
-        return Err(mpi(
-            "this thread must not call MPI, and so not SCR; call from the thread of MPI_Init, or ask MPI_Init_thread for \
-             MPI_THREAD_SERIALIZED",
-        ));
-    }
-    Ok(())
+    let forbidden = "this thread must not call MPI, and so not SCR; call from the thread of MPI_Init, or ask MPI_Init_thread for \
+                     MPI_THREAD_SERIALIZED";
+    ensure(require_running().is_err() || thread_may_call(), || mpi(forbidden))
 }
 
 /// Whether this thread may call MPI: any thread where the application has asked MPI for that, else the one of `MPI_Init`.
@@ -142,9 +139,5 @@ unsafe extern "C" fn not_copied(
 }
 
 fn checked(call: &'static str, code: c_int) -> Result<(), Failure> {
-    if code == SUCCESS {
-        Ok(())
-    } else {
-        Err(mpi(format!("{call} failed with code {code}")))
-    }
+    ensure(code == SUCCESS, || mpi(format!("{call} failed with code {code}")))
 }

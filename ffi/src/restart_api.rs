@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::state::entry;
 use crate::text;
+use scr_base::ensure;
 use scr_core::session::Error as SessionError;
 use std::ffi::{c_char, c_int};
 
@@ -40,9 +41,7 @@ pub unsafe extern "C" fn SCR_Restart_files(rank: c_int, count: *mut c_int) -> c_
 #[no_mangle]
 pub unsafe extern "C" fn SCR_Restart_file(rank: c_int, i: c_int, name: *mut c_char) -> c_int {
     entry("SCR_Restart_file", |state| {
-        if name.is_null() {
-            return Err(Failure::null("name", "SCR_MAX_FILENAME bytes"));
-        }
+        ensure(!name.is_null(), || Failure::null("name", "SCR_MAX_FILENAME bytes"))?;
         let number = usize::try_from(place(i, "i")?).unwrap_or(usize::MAX);
         let found = state.local_session()?.restart_file(place(rank, "rank")?, number)?;
         // SAFETY: the caller's promise.

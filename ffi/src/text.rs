@@ -1,6 +1,7 @@
 //! Strings that cross the border to C: read with a limit, written with a limit.
 
 use crate::failure::{Code, Failure, MAX_FILENAME};
+use scr_base::ensure;
 use std::ffi::{c_char, c_int};
 
 /// A string that C passed.
@@ -108,9 +109,7 @@ pub(crate) unsafe fn write_flag(flag: *mut c_int, answer: Result<bool, Failure>)
 /// # Safety
 /// `to` is NULL or points to an int.
 pub(crate) unsafe fn write_number(to: *mut c_int, number: u64, what: &'static str) -> Result<(), Failure> {
-    if to.is_null() {
-        return Err(Failure::null(what, "an int"));
-    }
+    ensure(!to.is_null(), || Failure::null(what, "an int"))?;
     // SAFETY: not NULL, and so an int by the caller's promise.
     unsafe { to.write(c_int::try_from(number).unwrap_or(c_int::MAX)) };
     Ok(())

@@ -8,6 +8,7 @@ pub use super::agree::{agree, agree_at, first_differing};
 use super::frame::{self, Reader, Writer};
 pub use super::route::route;
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Result, Tag, Watch};
+use scr_base::ensure;
 use std::ops::Range;
 
 /// How values of all ranks become one.
@@ -251,9 +252,7 @@ pub(super) struct Tree {
 impl Tree {
     pub(super) fn new(comm: &dyn Comm, root: Rank) -> Result<Self> {
         let size = comm.size();
-        if root.0 >= size {
-            return Err(CommError::NoSuchRank { rank: root, size });
-        }
+        ensure(root.0 < size, || CommError::NoSuchRank { rank: root, size })?;
         let me = comm.rank().0;
         // Counted from the root.
         let place = if me >= root.0 { me - root.0 } else { me + (size - root.0) };

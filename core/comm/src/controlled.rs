@@ -1,6 +1,7 @@
 //! A communicator of a thread beside the application's, which limits what that thread does, and may end it.
 
 use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Result, Sends, Tag};
+use scr_base::ensure;
 use scr_plugin_api::pace::{Account, Limits, Pace};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +37,7 @@ impl Control {
     }
 
     fn expect_wanted(&self) -> Result<()> {
-        match self.is_cancelled() {
-            true => Err(CommError::Unfit { why: "the session has ended" }),
-            false => Ok(()),
-        }
+        ensure(!self.is_cancelled(), || CommError::Unfit { why: "the session has ended" })
     }
 }
 

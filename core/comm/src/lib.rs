@@ -45,6 +45,7 @@ pub use awaited::Awaited;
 pub use values::RankValues;
 pub use watched::Watch;
 
+use scr_base::ensure;
 pub use scr_base::Rank;
 
 /// Keeps messages of different purposes apart. Messages of one tag between two ranks keep their order.
@@ -266,12 +267,7 @@ pub fn exchange_all(comm: &dyn Comm, tag: Tag, sends: Sends<'_>, receives: Incom
 
 /// The checks of every communicator before it sends anything.
 pub fn check(size: u32, tag: Tag, sends: Sends<'_>, receives: &[Incoming<'_>]) -> Result<()> {
-    if tag.0 > Tag::MAX.0 {
-        return Err(CommError::NoSuchTag { tag: tag.0 });
-    }
+    ensure(tag.0 <= Tag::MAX.0, || CommError::NoSuchTag { tag: tag.0 })?;
     let mut named = sends.iter().map(|send| send.to).chain(receives.iter().map(|receive| receive.from));
-    match named.find(|rank| rank.0 >= size) {
-        Some(rank) => Err(CommError::NoSuchRank { rank, size }),
-        None => Ok(()),
-    }
+    named.try_for_each(|rank| ensure(rank.0 < size, || CommError::NoSuchRank { rank, size }))
 }

@@ -14,6 +14,7 @@ pub use self::error::SetError;
 use std::cell::RefCell;
 use std::error::Error;
 
+use scr_base::ensure;
 use scr_plugin_api::{ReceiveFrom, SendTo};
 
 use self::fin::{Fin, FIN_BYTES};
@@ -62,14 +63,11 @@ impl<'a> SetComm<'a> {
         let me = me.ok_or_else(|| refuse("this rank is not among the members"))?;
         let mut sorted = members.clone();
         sorted.sort_unstable();
-        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(refuse("a rank is in it twice"));
-        }
+        let has_twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+        ensure(!has_twice, || refuse("a rank is in it twice"))?;
         let ranks = members.iter().map(|&member| comm.stand_in(member)).collect::<Option<Vec<_>>>();
         let ranks = ranks.ok_or_else(|| refuse("a rank in it does not exist"))?;
-        if channel > Self::LAST_CHANNEL {
-            return Err(refuse("no such channel"));
-        }
+        ensure(channel <= Self::LAST_CHANNEL, || refuse("no such channel"))?;
         let data = FIRST_TAG + 2 * channel;
         let state = RefCell::new(SetState::of(members.len()));
         Ok(Self { comm, members, ranks, me, data: Tag(data), fin: Tag(data + 1), state })

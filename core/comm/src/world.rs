@@ -163,10 +163,7 @@ impl WorldState {
     }
 
     fn alive(&self) -> Result<()> {
-        match &self.deadlock {
-            Some(who) => Err(CommError::Deadlock { who: who.clone() }),
-            None => Ok(()),
-        }
+        self.deadlock.clone().map_or(Ok(()), |who| Err(CommError::Deadlock { who }))
     }
 
     /// A rank that waits for one that has ended comes first: that is the cause.

@@ -18,7 +18,7 @@ use ::mpi::ffi;
 use nix::sys::signal::{raise, Signal};
 
 use super::{deaths, Patience};
-use scr_base::parallel;
+use scr_base::{ensure, parallel};
 use scr_comm::{CommError, Rank, Result, Tag};
 
 /// A communicator of our own. It belongs to the thread that made it.
@@ -63,13 +63,9 @@ pub fn has_ended() -> bool {
 
 /// Whether MPI can be called at all.
 pub(super) fn check_running() -> Result<()> {
-    if !has_begun() {
-        return Err(CommError::Unusable { why: "MPI_Init has not been called yet; call it first" });
-    }
-    if has_ended() {
-        return Err(CommError::Unusable { why: "MPI_Finalize has been called; finish before it" });
-    }
-    Ok(())
+    let unusable = |why| CommError::Unusable { why };
+    ensure(has_begun(), || unusable("MPI_Init has not been called yet; call it first"))?;
+    ensure(!has_ended(), || unusable("MPI_Finalize has been called; finish before it"))
 }
 
 impl Handle {
@@ -418,10 +414,7 @@ impl<'h, 'b> Requests<'h, 'b> {
                 completed(place);
             }
         }
-        match worst(codes) {
-            None => Ok(()),
-            Some(code) => Err(self.handle.noticed(failure("MPI_Test", code))),
-        }
+        worst(codes).map_or(Ok(()), |code| Err(self.handle.noticed(failure("MPI_Test", code))))
     }
 
     /// The code of a failure, where `of_all` is that of the whole call.
@@ -602,11 +595,7 @@ fn flag(ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> bool {
 }
 
 fn check(call: &'static str, code: c_int) -> Result<()> {
-    if code == SUCCESS {
-        Ok(())
-    } else {
-        Err(failure(call, code))
-    }
+    ensure(code == SUCCESS, || failure(call, code))
 }
 
 /// The meaning of a code: that ranks have died, or the library's text.

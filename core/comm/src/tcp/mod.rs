@@ -508,10 +508,8 @@ impl State {
     }
 
     fn expect(&self, rank: Rank) -> Result<()> {
-        match self.lost.get(&rank) {
-            Some(loss) => Err(CommError::Lost { rank, why: loss.why.clone() }),
-            None => Ok(()),
-        }
+        let why = self.lost.get(&rank).map(|loss| loss.why.clone());
+        why.map_or(Ok(()), |why| Err(CommError::Lost { rank, why }))
     }
 }
 

@@ -9,6 +9,7 @@ use super::handshake::{random, Nonce, Parties, Secret, HELLO, PROOF, WELCOME};
 use super::socket::{read, set_up, write_all, Connection, Few, Patient};
 use super::Limits;
 use crate::{Rank, Tag};
+use scr_base::ensure;
 use std::io::{self, ErrorKind, Read};
 use std::net::Shutdown;
 use std::ops::Range;
@@ -90,9 +91,7 @@ impl Receiving {
         }
         if let Stage::Proof(parties, own) = &self.stage {
             if let Some(proof) = self.few.read::<PROOF>(&self.stream)? {
-                if !secret.is_proof(parties, own, &proof) {
-                    return Err(ErrorKind::PermissionDenied.into());
-                }
+                ensure(secret.is_proof(parties, own, &proof), || ErrorKind::PermissionDenied)?;
                 write_all(&self.stream, &[WELCOME])?;
                 self.stage = Stage::Ready(parties.from);
             }

@@ -7,6 +7,7 @@ use nix::sys::socket::{
     connect, setsockopt, socket, sockopt, AddressFamily, SockFlag, SockType, SockaddrStorage,
 };
 use rustix::net::{accept_with, SocketFlags};
+use scr_base::ensure;
 use scr_plugin_api::{above_standard, uninterrupted, Handle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -76,9 +77,7 @@ pub(super) fn begin_to_connect(address: &SocketAddr) -> io::Result<Connection> {
 /// Whether the other node has answered. A time that is over is an error, but not if the answer has come meanwhile.
 pub(super) fn is_connected(connection: &Connection, is_over: bool) -> io::Result<bool> {
     let stream = connection.get()?;
-    if let Some(error) = stream.take_error()? {
-        return Err(error);
-    }
+    stream.take_error()?.map_or(Ok(()), Err)?;
     match stream.peer_addr() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotConnected && is_over => Err(ErrorKind::TimedOut.into()),
@@ -117,10 +116,8 @@ pub(super) fn write(connection: &Connection, bytes: &[u8]) -> io::Result<usize> 
 
 /// Writes a part of the handshake. The buffers of a new connection have room for it.
 pub(super) fn write_all(connection: &Connection, bytes: &[u8]) -> io::Result<()> {
-    match write(connection, bytes)? {
-        count if count == bytes.len() => Ok(()),
-        _ => Err(ErrorKind::WriteZero.into()),
-    }
+    let count = write(connection, bytes)?;
+    ensure(count == bytes.len(), || ErrorKind::WriteZero.into())
 }
 
 /// Reads once. The end of the connection is an error; `None` if nothing is there.

@@ -7,6 +7,7 @@ use super::hostlist::{self, is_same_node, MOST_NODES};
 use super::keys::fatal;
 use crate::param::{nearest, quote, suggest, Cause, ConfigError, Line, Origin, Params, Problem};
 use indexmap::{IndexMap, IndexSet};
+use scr_base::ensure;
 use scr_base::Rank;
 use scr_plugin_api::KvTree;
 use std::sync::Arc;
@@ -111,9 +112,8 @@ impl Groups {
             WORLD => return Ok(WORLD.to_string()),
             _ => {}
         }
-        if !self.has(group) {
-            return Err(fatal(&Origin::Default, self.unknown("the group descriptor", group)));
-        }
+        let unknown = || fatal(&Origin::Default, self.unknown("the group descriptor", group));
+        ensure(self.has(group), unknown)?;
         let host = self.host(node, rank)?;
         host.values.get(group).cloned().ok_or_else(|| {
             let message = format!(

@@ -7,6 +7,7 @@
 
 use crate::param::{self, Params, Problem};
 use indexmap::IndexMap;
+use scr_base::ensure;
 use std::collections::HashSet;
 
 /// More nodes than any machine has: a typing error such as `n[1-999999999]` must not fill the memory.
@@ -53,7 +54,7 @@ pub fn check_name(node: &str) -> Result<(), HostlistError> {
     let is_usable = (1..=MOST_NAME_BYTES).contains(&node.len())
         && !node.starts_with('-')
         && !node.contains(char::is_control);
-    is_usable.then_some(()).ok_or_else(|| no_name(node))
+    ensure(is_usable, || no_name(node))
 }
 
 /// Checks the parameters that hold lists of nodes, so that `scr config` reports a mistake before there is a job.
@@ -159,18 +160,14 @@ fn parts(text: &str) -> Result<Vec<&str>, HostlistError> {
         _ => !inside && (letter == ',' || letter.is_whitespace()),
     });
     let parts = parts.filter(|part| !part.is_empty()).collect();
-    if is_broken || inside {
-        return Err(brackets(text));
-    }
-    Ok(parts)
+    ensure(!is_broken && !inside, || brackets(text)).map(|()| parts)
 }
 
 /// All names that one part stands for, at most so many.
 fn names(part: &str, most: usize) -> Result<Vec<String>, HostlistError> {
     let Some((before, rest)) = part.split_once('[') else { return Ok(vec![part.to_owned()]) };
-    if rest.bytes().filter(|&byte| byte == b'[').count() >= MOST_BRACKETS {
-        return Err(no_name(part));
-    }
+    let brackets_in_rest = rest.bytes().filter(|&byte| byte == b'[').count();
+    ensure(brackets_in_rest < MOST_BRACKETS, || no_name(part))?;
     let (inside, after) = rest.split_once(']').ok_or_else(|| brackets(part))?;
     let too_many = || HostlistError(format!("`{part}' stands for more than {MOST_NODES} nodes"));
     let tails = names(after, most)?;
@@ -181,13 +178,10 @@ fn names(part: &str, most: usize) -> Result<Vec<String>, HostlistError> {
         })?;
         let count = usize::try_from(last - first).ok().and_then(|count| count.checked_add(1));
         let count = count.and_then(|count| count.checked_mul(tails.len())).ok_or_else(too_many)?;
-        if count > most.saturating_sub(names.len()) {
-            return Err(too_many());
-        }
+        ensure(count <= most.saturating_sub(names.len()), too_many)?;
         let longest = tails.iter().map(String::len).max().unwrap_or(0);
-        if before.len() + width.max(LONGEST_NUMBER) + longest > MOST_NAME_BYTES {
-            return Err(no_name(part));
-        }
+        let most_bytes = before.len() + width.max(LONGEST_NUMBER) + longest;
+        ensure(most_bytes <= MOST_NAME_BYTES, || no_name(part))?;
         for number in first..=last {
             names.extend(tails.iter().map(|tail| format!("{before}{number:0width$}{tail}")));
         }

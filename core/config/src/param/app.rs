@@ -11,6 +11,7 @@ use super::origin::Origin;
 use super::problem::{Cause, ConfigError, Problem};
 use super::table::{find, Scope};
 use super::value::Kind;
+use scr_base::ensure;
 use scr_base::env::{Distrust, Env, Trusted};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -164,9 +165,7 @@ pub(super) fn refused(cause: impl Into<Cause>) -> ConfigError {
 }
 
 fn action(text: &str) -> Result<Action, Cause> {
-    if !is_text(text) {
-        return Err(Cause::NotText);
-    }
+    ensure(is_text(text), || Cause::NotText)?;
     let end = text.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(text.len());
     let (name, tail) = text.split_at(end);
     if name.is_empty() {
@@ -236,9 +235,7 @@ fn check(setting: &Setting) -> Result<(), Cause> {
         return Err(Cause::malformed(&setting.name, &pair.key, "a name of letters, digits and _"));
     }
     let Some(info) = find(&setting.name) else { return Ok(()) };
-    if info.scope == Scope::SystemFile {
-        return Err(info.wrong_place());
-    }
+    ensure(info.scope != Scope::SystemFile, || info.wrong_place())?;
     readable(setting)
 }
 

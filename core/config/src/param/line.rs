@@ -4,6 +4,7 @@
 //! serve configuration files and `SCR_Config`.
 
 use super::problem::Cause;
+use scr_base::ensure;
 use serde::{Deserialize, Serialize};
 
 /// A key with its value, which may be empty.
@@ -34,9 +35,7 @@ pub(crate) fn words(line: &str) -> Result<Words, Cause> {
             words.rest = Some(rest.to_string());
             break;
         };
-        if key.is_empty() {
-            return Err(Cause::NoKey);
-        }
+        ensure(!key.is_empty(), || Cause::NoKey)?;
         let unterminated = |quote| Cause::Unterminated { quote, name: name_of(line) };
         let (value, tail) = value_after(tail).map_err(unterminated)?;
         words.pairs.push(Pair { key: key.to_string(), value, line: 0 });
