@@ -10,7 +10,7 @@
 //! | `collective` | operations of all ranks; `agree`: how they agree on one outcome; `route`: messages to receivers that do not expect them |
 //! | `frame` | messages of a length that the receiver does not know |
 //! | `values` | a value of every rank, short where neighbours share one |
-//! | `receives` | the receives of an exchange |
+//! | `receives` | the receives of an exchange; `mail`: what no receive has taken |
 //! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
 //! | `controlled` | the communicator of a thread that another thread limits and ends |
@@ -30,6 +30,7 @@ mod awaited;
 pub mod collective;
 pub mod controlled;
 mod frame;
+mod mail;
 pub mod placement;
 mod receives;
 mod route;
@@ -42,6 +43,7 @@ mod world;
 
 pub use agree::{AnyError, Collective, CollectiveError, RankError, RankErrors};
 pub use awaited::Awaited;
+pub use mail::Mail;
 pub use values::RankValues;
 pub use watched::Watch;
 

@@ -123,8 +123,8 @@ impl Comm for ThreadComm {
         let mut receives = Receives::new(tag, receives);
         loop {
             let found = self.world.collect(self.rank, tag, receives.wanted())?;
-            for (place, letter) in found.letters {
-                receives.take(place, letter.from, &letter.bytes);
+            for (place, from, bytes) in found.letters {
+                receives.take(place, from, &bytes);
             }
             if receives.is_over() {
                 return receives.end(ask);
@@ -136,14 +136,13 @@ impl Comm for ThreadComm {
                 receives.given_up = true;
                 continue;
             }
-            self.world.wait(self.rank, found.changes, || Waiting { tag, from: awaited })?;
+            self.world.wait(self.rank, found.come, || Waiting { tag, from: awaited })?;
         }
     }
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>> {
         check(self.size(), tag, &[], &[])?;
-        let letter = self.world.take(self.rank, tag, |from| self.awaited.is_awaited(tag, from))?;
-        Ok(letter.map(|letter| (letter.from, letter.bytes)))
+        self.world.take(self.rank, tag, |from| self.awaited.is_awaited(tag, from))
     }
 
     fn traffic(&self) -> Traffic {

@@ -3,10 +3,9 @@
 //! A deadlock is detected without a clock. A rank that blocks has seen all of its mailbox and records what it waits for. Any
 //! event for it unblocks it at once, under the same lock. So when all living ranks are blocked, none can ever continue.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use super::{CommError, Rank, Result, Tag};
+use super::{CommError, Mail, Rank, Result, Tag};
 use scr_plugin_api::held;
 
 /// All ranks of a process.
@@ -15,18 +14,12 @@ pub(super) struct World {
     wake: Vec<Condvar>,
 }
 
-/// A message on its way.
-pub(super) struct Letter {
-    pub(super) from: Rank,
-    pub(super) bytes: Vec<u8>,
-}
-
 /// The result of a look into a rank's mailbox.
 pub(super) struct Received {
-    /// Which receive each letter is for.
-    pub(super) letters: Vec<(usize, Letter)>,
-    /// How often anything had changed for this rank.
-    pub(super) changes: u64,
+    /// Which receive each letter is for, and its sender.
+    pub(super) letters: Vec<(usize, Rank, Vec<u8>)>,
+    /// How many letters had ever come.
+    pub(super) come: u64,
 }
 
 /// The messages that a blocked rank waits for.
@@ -44,8 +37,7 @@ struct WorldState {
 
 #[derive(Default)]
 struct RankState {
-    mailbox: HashMap<u16, VecDeque<Letter>>,
-    changes: u64,
+    mail: Mail,
     ended: bool,
     /// Set while the rank is blocked.
     waiting: Option<Waiting>,
@@ -71,9 +63,8 @@ impl World {
         state.alive()?;
         let mut woken = Vec::new();
         for (to, bytes) in letters {
-            let letter = Letter { from: me, bytes };
-            state.places[to.index()].mailbox.entry(tag.0).or_default().push_back(letter);
-            woken.extend(state.touch(to));
+            state.places[to.index()].mail.deliver(me, tag, bytes);
+            woken.extend(state.unblock(to));
         }
         drop(state);
         // The lock is free, so none of them waits for it at once.
@@ -90,39 +81,34 @@ impl World {
     ) -> Result<Received> {
         let mut state = held(&self.state);
         state.alive()?;
-        let place = &mut state.places[me.index()];
-        let mut letters = Vec::new();
-        if let Some(queue) = place.mailbox.get_mut(&tag.0) {
-            for (place, from) in wanted {
-                if queue.is_empty() {
-                    break;
-                }
-                letters
-                    .extend(remove_first(queue, |letter| letter.from == from).map(|letter| (place, letter)));
-            }
-        }
-        Ok(Received { letters, changes: place.changes })
+        let mail = &mut state.places[me.index()].mail;
+        let letters = wanted.filter_map(|(place, from)| Some((place, from, mail.take_from(from, tag)?)));
+        Ok(Received { letters: letters.collect(), come: mail.come })
     }
 
-    /// Takes the oldest message with this tag whose sender is not one of those excluded.
-    pub(super) fn take(&self, me: Rank, tag: Tag, excluded: impl Fn(Rank) -> bool) -> Result<Option<Letter>> {
+    /// Takes a message with this tag, of a rank that is not waited for.
+    pub(super) fn take(
+        &self,
+        me: Rank,
+        tag: Tag,
+        is_awaited: impl Fn(Rank) -> bool,
+    ) -> Result<Option<(Rank, Vec<u8>)>> {
         let mut state = held(&self.state);
         state.alive()?;
-        let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) else { return Ok(None) };
-        Ok(remove_first(queue, |letter| !excluded(letter.from)))
+        Ok(state.places[me.index()].mail.take(tag, is_awaited))
     }
 
-    /// Blocks until something has changed for `me` since it had changed `seen` times.
+    /// Blocks until a letter has come for `me` after the first so many.
     pub(super) fn wait(&self, me: Rank, seen: u64, waiting: impl FnOnce() -> Waiting) -> Result<()> {
         let mut state = held(&self.state);
-        if state.places[me.index()].changes != seen {
+        if state.places[me.index()].mail.come != seen {
             return state.alive();
         }
         state.alive()?;
         state.places[me.index()].waiting = Some(waiting());
         state.blocked += 1;
         self.look_for_deadlock(&mut state);
-        while state.deadlock.is_none() && state.places[me.index()].changes == seen {
+        while state.deadlock.is_none() && state.places[me.index()].mail.come == seen {
             state = self.wake[me.index()].wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.alive()
@@ -139,9 +125,7 @@ impl World {
 
     /// The contents of a mailbox: sender and tag of each message.
     pub(super) fn pending(&self, me: Rank) -> Vec<(Rank, Tag)> {
-        let state = held(&self.state);
-        let boxes = state.places[me.index()].mailbox.iter();
-        boxes.flat_map(|(&tag, queue)| queue.iter().map(move |letter| (letter.from, Tag(tag)))).collect()
+        held(&self.state).places[me.index()].mail.all().collect()
     }
 
     fn look_for_deadlock(&self, state: &mut WorldState) {
@@ -153,11 +137,9 @@ impl World {
 }
 
 impl WorldState {
-    /// Something has changed for this rank. Gives it if it was blocked.
-    fn touch(&mut self, rank: Rank) -> Option<Rank> {
-        let place = &mut self.places[rank.index()];
-        place.changes += 1;
-        place.waiting.take()?;
+    /// Something has come for this rank. Gives it if it was blocked.
+    fn unblock(&mut self, rank: Rank) -> Option<Rank> {
+        self.places[rank.index()].waiting.take()?;
         self.blocked -= 1;
         Some(rank)
     }
@@ -199,10 +181,6 @@ impl WorldState {
         }
         names.join(" and ")
     }
-}
-
-fn remove_first(queue: &mut VecDeque<Letter>, fits: impl Fn(&Letter) -> bool) -> Option<Letter> {
-    queue.iter().position(fits).and_then(|at| queue.remove(at))
 }
 
 /// How many ranks a deadlock's text names.

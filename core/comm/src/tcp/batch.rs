@@ -1,47 +1,7 @@
-//! The sends and receives of an exchange, and the messages that no receive has taken.
+//! The sends and receives of an exchange.
 
 use crate::receives::Receives;
-use crate::{Incomings, Rank, Sends, Tag};
-use std::collections::{BTreeMap, VecDeque};
-
-/// Messages that have come, by tag and sender.
-#[derive(Default)]
-pub(super) struct Mail {
-    queues: BTreeMap<(u16, Rank), VecDeque<Vec<u8>>>,
-    /// How many have ever come.
-    pub(super) come: u64,
-}
-
-impl Mail {
-    pub(super) fn deliver(&mut self, from: Rank, tag: Tag, bytes: Vec<u8>) {
-        self.queues.entry((tag.0, from)).or_default().push_back(bytes);
-        self.come += 1;
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
-    }
-
-    fn has(&self, from: Rank, tag: Tag) -> bool {
-        self.queues.contains_key(&(tag.0, from))
-    }
-
-    fn take_from(&mut self, from: Rank, tag: Tag) -> Option<Vec<u8>> {
-        let queue = self.queues.get_mut(&(tag.0, from))?;
-        let bytes = queue.pop_front();
-        if queue.is_empty() {
-            self.queues.remove(&(tag.0, from));
-        }
-        bytes
-    }
-
-    /// A message with this tag, of a rank that is not waited for.
-    pub(super) fn take(&mut self, tag: Tag, is_awaited: impl Fn(Rank) -> bool) -> Option<(Rank, Vec<u8>)> {
-        let mut with_tag = self.queues.range((tag.0, Rank(0))..=(tag.0, Rank(u32::MAX)));
-        let from = with_tag.find_map(|((_, from), _)| (!is_awaited(*from)).then_some(*from))?;
-        Some((from, self.take_from(from, tag)?))
-    }
-}
+use crate::{Incomings, Mail, Rank, Sends, Tag};
 
 /// One exchange.
 pub(super) struct Batch<'a, 'b> {
@@ -113,9 +73,5 @@ impl Inbox<'_, '_, '_> {
         if let Some(batch) = &mut self.batch {
             batch.receives.has_come(place, from);
         }
-    }
-
-    pub(super) fn deliver(&mut self, from: Rank, tag: Tag, bytes: Vec<u8>) {
-        self.mail.deliver(from, tag, bytes);
     }
 }

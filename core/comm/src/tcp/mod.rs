@@ -15,7 +15,7 @@
 //! | `interface` | the address of this node |
 //! | `handshake` | both ends prove that they know the secret |
 //! | `sending`, `receiving` | both ends of a connection, and its frames |
-//! | `batch` | the sends and receives of an exchange, and what no receive has taken |
+//! | `batch` | the sends and receives of an exchange |
 //! | `socket` | calls of the system |
 
 mod batch;
@@ -31,10 +31,10 @@ use super::agree::agree;
 use super::awaited::Awaited;
 use super::collective::{all_gather, barrier, broadcast};
 use super::{
-    check, Ask, Collective, Comm, CommError, Exchanged, Incomings, Rank, Result, Sends, Tag, Traffic,
+    check, Ask, Collective, Comm, CommError, Exchanged, Incomings, Mail, Rank, Result, Sends, Tag, Traffic,
     WaitControl,
 };
-use batch::{Batch, Inbox, Mail, Sent};
+use batch::{Batch, Inbox, Sent};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use receiving::{Receiving, HEAD};
 use scr_base::env::Clock;

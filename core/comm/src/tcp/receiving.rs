@@ -134,7 +134,7 @@ impl Receiving {
                 let Frame { tag, into, .. } = self.frame.take().expect("it is there");
                 match into {
                     Into::Receive(place, _) => inbox.has_come(place, from),
-                    Into::Memory(bytes) => inbox.deliver(from, tag, bytes),
+                    Into::Memory(bytes) => inbox.mail.deliver(from, tag, bytes),
                 }
             } else if !frame.fill(&mut self.input, &self.stream, inbox)? {
                 return Ok(());
@@ -269,9 +269,10 @@ const LONGEST: usize = 1 << 46;
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::{Batch, Mail};
+    use super::super::batch::Batch;
     use super::*;
     use crate::Incoming;
+    use crate::Mail;
     use scr_plugin_api::Handle;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
