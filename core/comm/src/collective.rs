@@ -292,12 +292,8 @@ fn swap_values(comm: &dyn Comm, to: Option<Rank>, from: Option<Rank>, values: &[
     let sends: Vec<Outgoing<'_>> = to.iter().map(|&to| Outgoing { to, bytes: &mine }).collect();
     let mut receive = from.map(|from| Incoming { from, bytes: &mut theirs });
     exchange_all(comm, COLLECTIVE, &sends, receive.as_mut_slice())?;
-    Ok(numbers(&theirs))
-}
-
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    let chunks = bytes.chunks_exact(8);
-    chunks.map(|chunk| chunk.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))).collect()
+    let (theirs, _) = theirs.as_chunks();
+    Ok(theirs.iter().map(|&value| u64::from_le_bytes(value)).collect())
 }
 
 /// The tag of everything here.

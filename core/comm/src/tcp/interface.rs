@@ -63,6 +63,7 @@ pub fn all() -> Result<Vec<Address>> {
         let ip = v4.or_else(|| storage.as_sockaddr_in6().map(|address| address.ip().into()))?;
         Some(Address { interface: found.interface_name, ip })
     };
+    let is_link_local = |ip| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     Ok(listed.filter_map(address).filter(|address| !is_link_local(address.ip)).collect())
 }
 
@@ -74,10 +75,6 @@ fn by_host(host: &str, there: &[Address]) -> Option<IpAddr> {
 fn first(there: &[Address]) -> Option<IpAddr> {
     let others = there.iter().map(|address| address.ip).filter(|ip| !ip.is_loopback());
     others.min_by_key(IpAddr::is_ipv6)
-}
-
-fn is_link_local(ip: IpAddr) -> bool {
-    matches!(ip, IpAddr::V6(ip) if ip.segments()[0] & 0xffc0 == 0xfe80)
 }
 
 /// Addresses that begin with the same bits.
@@ -97,17 +94,13 @@ impl Range {
     }
 
     fn has(&self, ip: IpAddr) -> bool {
-        match (self.start, ip) {
-            (IpAddr::V4(start), IpAddr::V4(ip)) => {
-                let rest = 32 - self.bits;
-                u64::from(start.to_bits()) >> rest == u64::from(ip.to_bits()) >> rest
-            }
-            (IpAddr::V6(start), IpAddr::V6(ip)) => {
-                let shift = |ip: u128| ip.checked_shr(128 - self.bits).unwrap_or(0);
-                shift(start.to_bits()) == shift(ip.to_bits())
-            }
-            _ => false,
-        }
+        let number = |ip| match ip {
+            IpAddr::V4(ip) => (32, u128::from(ip.to_bits())),
+            IpAddr::V6(ip) => (128, ip.to_bits()),
+        };
+        let ((all, start), (width, ip)) = (number(self.start), number(ip));
+        let first = |number: u128| number.checked_shr(all - self.bits).unwrap_or(0);
+        all == width && first(start) == first(ip)
     }
 }
 
