@@ -292,11 +292,8 @@ impl<'a> Builder<'a> {
         };
         let explicit = params.origin(&param::SET_FAILURES).is_set();
         // The problem is attributed to the one of the two that is set.
-        let origin = match explicit {
-            true => params.origin(&param::SET_FAILURES),
-            false => params.origin(&param::SET_SIZE),
-        };
-        self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, origin);
+        let set = if explicit { &param::SET_FAILURES } else { &param::SET_SIZE };
+        self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, params.origin(set));
         self.check_room(&mut redundancy, store, "SCR_CACHE_SIZE", params.origin(&param::CACHE_SIZE));
         redundancy
     }

@@ -4,7 +4,7 @@
 //! `CKPT=0 TYPE` asks. The settings are kept as text lines in the prefix directory, so that the commands see them.
 
 use super::file::{
-    check_keys, is_text, limited, load, parse, readable, unknown, Setting, Source, DESCRIPTORS,
+    check_keys, is_text, limited, load, parse, readable, unknown, Form, Setting, Source, DESCRIPTORS,
 };
 use super::line::{quoted, words, Pair, Words};
 use super::origin::Origin;
@@ -114,7 +114,7 @@ impl AppConfig {
     /// The settings of the application in the last run in this prefix directory. Empty if the file cannot be read.
     pub(super) fn of_last_run(env: &Env, prefix: &Path) -> Self {
         let path = prefix.join(APP_CONF);
-        let loaded = load(&*env.files, &path, |_| Origin::Application, &mut Vec::new());
+        let loaded = load(Form::Settings, &*env.files, &path, |_| Origin::Application, &mut Vec::new());
         let Some((settings, Some(status))) = loaded else { return Self::default() };
         let dir = path.parent().unwrap_or(prefix);
         let checked = Trusted::by(env).check_in(dir, &path, &status, env);
@@ -227,9 +227,7 @@ fn descriptor(words: Words) -> Result<Action, Cause> {
 
 /// Whether a setting can be made this way, and makes sense as far as can be seen before variables are replaced.
 fn check(setting: &Setting) -> Result<(), Cause> {
-    if let Some(cause) = unknown(&setting.name) {
-        return Err(cause);
-    }
+    unknown(&setting.name).map_or(Ok(()), Err)?;
     let is_name = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     if let Some(pair) = setting.items.iter().find(|pair| !is_name(&pair.key)) {
         return Err(Cause::malformed(&setting.name, &pair.key, "a name of letters, digits and _"));

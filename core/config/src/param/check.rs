@@ -23,7 +23,7 @@ pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
     let on = |param: &Param<bool>| params.get(param);
     let logs = params.get(&LOG_ENABLE) != Some(false);
     // Users set the times alone. A site may set them for users who switch a watchdog on.
-    let of_user = [&WATCHDOG_TIMEOUT, &WATCHDOG_TIMEOUT_PFS].map(|time| is_of_user(params.origin(time)));
+    let of_user = [&WATCHDOG_TIMEOUT, &WATCHDOG_TIMEOUT_PFS].map(|time| params.origin(time).is_of_user());
     let unwatched = !params.origin(&WATCHDOG).is_set();
     let untimed = params.get(&WATCHDOG_TIMEOUT).or(params.get(&WATCHDOG_TIMEOUT_PFS)).is_none();
     let rules = rules! {
@@ -65,10 +65,6 @@ fn problem(params: &Params, first: &Info, second: &Info, why: &str) -> Problem {
     let origin = parameter(first).map_or(Origin::Default, |found| found.origin.clone());
     let message = format!("{} and {} contradict each other: {why}", text(first), text(second));
     Problem { origin, cause: message.into() }
-}
-
-fn is_of_user(origin: &Origin) -> bool {
-    matches!(origin, Origin::Environment | Origin::UserFile(_) | Origin::Application)
 }
 
 #[cfg(test)]

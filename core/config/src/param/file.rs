@@ -10,6 +10,7 @@ use super::quote::{nearest, quote, suggest};
 use super::table::{find, retired, TABLE};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
+use scr_base::ensure;
 use scr_base::fs::{Files, How, Kind, Status};
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -125,29 +126,18 @@ fn key(name: &str, value: &str) -> (String, String) {
     (name.to_string(), id.to_string())
 }
 
-/// Reads a file, whose lines get their origin from `origin`, with its status. Of a file that cannot be read nothing counts. `None`
-/// where there is no such file.
-pub(super) fn load(
-    files: &dyn Files,
-    path: &Path,
-    origin: fn(FileLine) -> Origin,
-    problems: &mut Vec<Problem>,
-) -> Option<(Source, Option<Status>)> {
-    load_as(<[u8]>::to_vec, files, path, origin, problems)
+/// How a file has its settings.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// A setting for each line.
+    Settings,
+    /// One line for each group of nodes: each becomes a `GROUPS` line.
+    Groups,
 }
 
-/// The `GROUPS` lines of a file of groups, one line of it for each.
-pub(super) fn load_groups(
-    files: &dyn Files,
-    path: &Path,
-    origin: fn(FileLine) -> Origin,
-    problems: &mut Vec<Problem>,
-) -> Option<(Source, Option<Status>)> {
-    let lines = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        text.lines().map(|line| groups_line(line) + "\n").collect::<String>().into_bytes()
-    };
-    load_as(lines, files, path, origin, problems)
+fn groups_lines(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().map(|line| groups_line(line) + "\n").collect::<String>().into_bytes()
 }
 
 /// A line `node[1-4] RACK=r1`, or one of Slurm's topology.conf: `SwitchName=s1 Nodes=node[1-4]`. Switches of switches have no nodes.
@@ -170,15 +160,23 @@ fn groups_line(line: &str) -> String {
     }
 }
 
-fn load_as(
-    lines: impl FnOnce(&[u8]) -> Vec<u8>,
+/// Reads a file, whose lines get their origin from `origin`, with its status. Of a file that cannot be read nothing counts. `None`
+/// where there is no such file.
+pub(super) fn load(
+    form: Form,
     files: &dyn Files,
     path: &Path,
     origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Option<Status>)> {
     match read(files, path) {
-        Ok((bytes, status)) => Some((parse(&lines(&bytes), path, origin, problems), Some(status))),
+        Ok((bytes, status)) => {
+            let lines = match form {
+                Form::Settings => bytes,
+                Form::Groups => groups_lines(&bytes),
+            };
+            Some((parse(&lines, path, origin, problems), Some(status)))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
@@ -191,17 +189,13 @@ fn load_as(
 
 /// The whole of a regular file. A pipe or a device could keep us waiting or never end.
 fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
-    if matches!(files.status(path)?.kind, Kind::Dir | Kind::Other) {
-        return Err(io::Error::other("it is not a regular file"));
-    }
+    let irregular = || io::Error::other("it is not a regular file");
+    ensure(!matches!(files.status(path)?.kind, Kind::Dir | Kind::Other), irregular)?;
     let file = files.open(path, How::Read)?;
     let status = file.status()?;
-    if status.kind != Kind::File {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if status.len > MOST_BYTES {
-        return Err(io::Error::other(format!("it is larger than {MOST_BYTES} bytes")));
-    }
+    ensure(status.kind == Kind::File, irregular)?;
+    let too_large = || io::Error::other(format!("it is larger than {MOST_BYTES} bytes"));
+    ensure(status.len <= MOST_BYTES, too_large)?;
     let len = usize::try_from(status.len).map_err(io::Error::other)?;
     let mut bytes = vec![0; len];
     let count = file.read_at(0, &mut bytes)?;
@@ -266,13 +260,14 @@ pub(super) fn readable(setting: &Setting) -> Result<(), Cause> {
 /// Refuses a line that is longer than any line needs to be.
 pub(super) fn limited(line: &[u8]) -> Result<(), Cause> {
     let (found, most) = (line.len(), MOST_LINE_BYTES);
-    let message = || format!("the line has {found} bytes, and {most} are allowed; it is ignored");
-    (found <= most).then_some(()).ok_or_else(|| message().into())
+    ensure(found <= most, || {
+        format!("the line has {found} bytes, and {most} are allowed; it is ignored").into()
+    })
 }
 
 /// Refuses a descriptor with more keys than any plugin needs.
 pub(super) fn check_keys(setting: &Setting) -> Result<(), Cause> {
-    (setting.items.len() <= MOST_KEYS).then_some(()).ok_or_else(|| too_many_keys(setting))
+    ensure(setting.items.len() <= MOST_KEYS, || too_many_keys(setting))
 }
 
 fn too_many_keys(setting: &Setting) -> Cause {
@@ -290,12 +285,8 @@ fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Resul
     let Some(first) = pairs.next() else {
         return Err(Cause::NoEquals { text: words.rest.unwrap_or_default() });
     };
-    if let Some(cause) = unknown(&first.key) {
-        return Err(cause);
-    }
-    if first.value.is_empty() {
-        return Err(Cause::Empty { name: first.key });
-    }
+    unknown(&first.key).map_or(Ok(()), Err)?;
+    ensure(!first.value.is_empty(), || Cause::Empty { name: first.key.clone() })?;
     let mut setting = Setting::new(&first.key, &first.value, origin.clone());
     if setting.is_descriptor() {
         problems.extend(words.rest.map(|text| Cause::NoEquals { text }));

@@ -6,7 +6,7 @@
 
 use super::app::AppConfig;
 use super::expand::expand_as;
-use super::file::{is_text, load, load_groups, unknown, Setting, Source};
+use super::file::{is_text, load, unknown, Form, Setting, Source};
 use super::origin::{as_os_str, FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::resolve::{expanded, Locks, Parameter, Resolver};
@@ -15,7 +15,7 @@ use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, Value};
 use scr_base::build::SYSTEM_FILE;
 use scr_base::env::{Env, Trusted};
-use scr_base::fs::{Files, Status};
+use scr_base::fs::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,11 +65,12 @@ impl Settings {
         let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
         env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
         let mut reader = Reader::new(&env);
-        let origin: fn(FileLine) -> Origin = match whose {
+        let origin: OriginOf = match whose {
             FileOf::User => Origin::UserFile,
             FileOf::Site => Origin::SystemFile,
         };
-        let found = reader.load_existing(file, origin, &origin(FileLine { file: file.into(), line: 0 }));
+        let named = origin(FileLine { file: file.into(), line: 0 });
+        let found = reader.load_existing(Form::Settings, file, origin, &named);
         let (user, system) = match whose {
             // The user cannot fix what is wrong there.
             FileOf::User => (found, Reader::new(&env).system_settings()),
@@ -125,6 +126,9 @@ pub enum FileOf {
     Site,
 }
 
+/// Makes the origin of a line of a file.
+type OriginOf = fn(FileLine) -> Origin;
+
 /// Reads the sources, and collects what is wrong with them.
 struct Reader<'a> {
     env: &'a Env,
@@ -167,17 +171,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a file; that it does not exist is a problem of the place that `names` it.
-    fn load_existing(&mut self, file: &Path, origin: fn(FileLine) -> Origin, names: &Origin) -> Source {
-        self.must_exist(file, names, |files, problems| load(files, file, origin, problems))
-    }
-
-    fn must_exist(
-        &mut self,
-        file: &Path,
-        names: &Origin,
-        load: impl FnOnce(&dyn Files, &mut Vec<Problem>) -> Option<(Source, Option<Status>)>,
-    ) -> Source {
-        if let Some((source, _)) = load(&*self.env.files, &mut self.problems) {
+    fn load_existing(&mut self, form: Form, file: &Path, origin: OriginOf, names: &Origin) -> Source {
+        if let Some((source, _)) = load(form, &*self.env.files, file, origin, &mut self.problems) {
             return source;
         }
         let reason = "there is no such file".to_string();
@@ -187,9 +182,9 @@ impl<'a> Reader<'a> {
 
     /// The settings of the site.
     fn system_settings(&mut self) -> Source {
-        let file = system_file(self.env);
-        let loaded =
-            file.and_then(|file| load(&*self.env.files, &file, Origin::SystemFile, &mut self.problems));
+        let Some(file) = system_file(self.env) else { return Source::default() };
+        let files = &*self.env.files;
+        let loaded = load(Form::Settings, files, &file, Origin::SystemFile, &mut self.problems);
         loaded.map(|(source, _)| source).unwrap_or_default()
     }
 
@@ -197,7 +192,7 @@ impl<'a> Reader<'a> {
     fn take_named_file(&mut self, sources: &mut [Source; 4], from: usize) -> bool {
         let Some(setting) = sources[from].get(table::CONF_FILE.info().name, "") else { return false };
         let file = normalise(&self.env.current_dir.join(&setting.value));
-        let mut user = self.load_existing(&file, Origin::UserFile, &setting.origin);
+        let mut user = self.load_existing(Form::Settings, &file, Origin::UserFile, &setting.origin);
         self.expand_shared(&mut user);
         sources[1] = user;
         true
@@ -212,7 +207,7 @@ impl<'a> Reader<'a> {
         };
         let origin =
             if matches!(names, Origin::SystemFile(_)) { Origin::SystemFile } else { Origin::UserFile };
-        self.must_exist(&file, &names, |files, problems| load_groups(files, &file, origin, problems))
+        self.load_existing(Form::Groups, &file, origin, &names)
     }
 
     /// The parameters among the variables. Reports variables that look like a parameter and are not.
@@ -264,7 +259,8 @@ impl<'a> Reader<'a> {
     /// The user file in the prefix directory.
     fn user_file_in(&mut self, prefix: &Path, safe: &SafePrefixes) -> Source {
         let file = prefix.join(".scrconf");
-        let loaded = load(&*self.env.files, &file, Origin::UserFile, &mut self.problems);
+        let files = &*self.env.files;
+        let loaded = load(Form::Settings, files, &file, Origin::UserFile, &mut self.problems);
         let Some((mut user, status)) = loaded else { return Source::default() };
         let check = |status: &Status| Trusted::by(self.env).check_in(prefix, &file, status, self.env).err();
         safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, &mut self.problems);
