@@ -7,9 +7,9 @@
 #![allow(unsafe_code, reason = "a vendor's library in C is called")]
 
 use scr_plugin_api::PluginError;
-use scr_staging::{open_library, Symbols};
+use scr_staging::{functions, open_library};
 use std::ffi::{c_char, c_int, c_ulong, c_void, CStr};
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 
 /// `BBTransferHandle_t` of `bbapi_types.h`.
@@ -19,17 +19,20 @@ pub(crate) type Tag = c_ulong;
 /// `BBTransferDef_t *` of `bbapi_types.h`, which only the library looks into.
 type Definition = *mut c_void;
 
-// `bbapi.h`, in the order in which they stand there.
-type InitLibrary = unsafe extern "C" fn(u32, *const c_char) -> c_int;
-type TerminateLibrary = unsafe extern "C" fn() -> c_int;
-type GetLastErrorDetails = unsafe extern "C" fn(c_int, *mut usize, usize, *mut c_char) -> c_int;
-type CreateTransferDef = unsafe extern "C" fn(*mut Definition) -> c_int;
-type AddFiles = unsafe extern "C" fn(Definition, *const c_char, *const c_char, c_int) -> c_int;
-type FreeTransferDef = unsafe extern "C" fn(Definition) -> c_int;
-type GetTransferHandle = unsafe extern "C" fn(Tag, u64, *mut u32, *mut Handle) -> c_int;
-type StartTransfer = unsafe extern "C" fn(Definition, Handle) -> c_int;
-type CancelTransfer = unsafe extern "C" fn(Handle, c_int) -> c_int;
-type GetTransferInfo = unsafe extern "C" fn(Handle, *mut TransferInfo) -> c_int;
+functions! {
+    /// The functions of `bbapi.h`, in the order in which they stand there.
+    Functions:
+    init(u32, *const c_char) = "BB_InitLibrary";
+    terminate() = "BB_TerminateLibrary";
+    last_error(c_int, *mut usize, usize, *mut c_char) = "BB_GetLastErrorDetails";
+    create(*mut Definition) = "BB_CreateTransferDef";
+    add(Definition, *const c_char, *const c_char, c_int) = "BB_AddFiles";
+    free(Definition) = "BB_FreeTransferDef";
+    handle(Tag, u64, *mut u32, *mut Handle) = "BB_GetTransferHandle";
+    start(Definition, Handle) = "BB_StartTransfer";
+    cancel(Handle, c_int) = "BB_CancelTransfer";
+    info(Handle, *mut TransferInfo) = "BB_GetTransferInfo";
+}
 
 /// `BBERRORFLAT` of `enum BBERRORFORMAT`, `bbapi_types.h`: names and values without nesting.
 const FLAT: c_int = 3;
@@ -102,19 +105,7 @@ impl std::fmt::Display for CallError {
 
 /// The library, initialised. It is terminated when this is dropped; a process has one at a time.
 #[derive(Debug)]
-pub(crate) struct Calls {
-    terminate_library: TerminateLibrary,
-    last_error: GetLastErrorDetails,
-    create: CreateTransferDef,
-    add: AddFiles,
-    free: FreeTransferDef,
-    handle: GetTransferHandle,
-    start: StartTransfer,
-    cancel: CancelTransfer,
-    info: GetTransferInfo,
-    /// Last, since the functions are in it.
-    _library: Symbols,
-}
+pub(crate) struct Calls(Functions);
 
 impl Calls {
     /// Finds the functions in the library of this name or path, and initialises it for this contributor.
@@ -123,34 +114,22 @@ impl Calls {
     /// There is no such library, it lacks a function, or it does not work on this node; the latter as text.
     pub(crate) fn open(library: &str, contributor: u32) -> Result<Result<Self, CallError>, PluginError> {
         let library = open_library(crate::NAME, "IBM's burst buffer", library)?;
-        // SAFETY: the types are those of `bbapi.h`, and the library is kept with the functions.
-        let (init, calls): (InitLibrary, _) = unsafe {
-            let init = library.function("BB_InitLibrary")?;
-            let calls = Self {
-                terminate_library: library.function("BB_TerminateLibrary")?,
-                last_error: library.function("BB_GetLastErrorDetails")?,
-                create: library.function("BB_CreateTransferDef")?,
-                add: library.function("BB_AddFiles")?,
-                free: library.function("BB_FreeTransferDef")?,
-                handle: library.function("BB_GetTransferHandle")?,
-                start: library.function("BB_StartTransfer")?,
-                cancel: library.function("BB_CancelTransfer")?,
-                info: library.function("BB_GetTransferInfo")?,
-                _library: library,
-            };
-            (init, std::mem::ManuallyDrop::new(calls))
-        };
+        // SAFETY: the types are those of `bbapi.h`.
+        let calls = ManuallyDrop::new(Self(unsafe { Functions::of(library) }?));
         // SAFETY: a string that ends with a zero and outlives the call.
-        let begun = calls.checked("BB_InitLibrary", unsafe { init(contributor, CLIENT_VERSION.as_ptr()) });
+        let begun = unsafe { (calls.0.init)(contributor, CLIENT_VERSION.as_ptr()) };
+        let begun = calls.checked("BB_InitLibrary", begun);
         // One that was not initialised is not terminated; then its library stays loaded, which does no harm.
-        Ok(begun.map(|()| std::mem::ManuallyDrop::into_inner(calls)))
+        Ok(begun.map(|()| ManuallyDrop::into_inner(calls)))
     }
 
     /// The handle of the transfer with this tag, to which this process alone contributes. It is made when it is first asked for.
     pub(crate) fn handle(&self, tag: Tag) -> Result<Handle, CallError> {
         let mut handle = 0;
         // SAFETY: with one contributor and no list the caller is meant, says `bbapi.h`; `handle` outlives the call.
-        self.checked("BB_GetTransferHandle", unsafe { (self.handle)(tag, 1, ptr::null_mut(), &mut handle) })?;
+        self.checked("BB_GetTransferHandle", unsafe {
+            (self.0.handle)(tag, 1, ptr::null_mut(), &mut handle)
+        })?;
         Ok(handle)
     }
 
@@ -162,10 +141,10 @@ impl Calls {
     ) -> Result<(), CallError> {
         let mut definition = ptr::null_mut();
         // SAFETY: a place for a pointer that outlives the call.
-        self.checked("BB_CreateTransferDef", unsafe { (self.create)(&mut definition) })?;
+        self.checked("BB_CreateTransferDef", unsafe { (self.0.create)(&mut definition) })?;
         let begun = self.fill_and_start(definition, handle, files);
         // SAFETY: it was created above, and is not used any more. The transfer does not need it, as AXL's use shows.
-        let _ = unsafe { (self.free)(definition) };
+        let _ = unsafe { (self.0.free)(definition) };
         begun
     }
 
@@ -178,11 +157,11 @@ impl Calls {
         files.try_for_each(|(from, to)| {
             // SAFETY: the definition is alive; strings that end with a zero outlive the call.
             self.checked("BB_AddFiles", unsafe {
-                (self.add)(definition, from.as_ptr(), to.as_ptr(), NO_FLAGS)
+                (self.0.add)(definition, from.as_ptr(), to.as_ptr(), NO_FLAGS)
             })
         })?;
         // SAFETY: the definition is alive; the handle is only a number.
-        self.checked("BB_StartTransfer", unsafe { (self.start)(definition, handle) })
+        self.checked("BB_StartTransfer", unsafe { (self.0.start)(definition, handle) })
     }
 
     /// The state of a transfer, one of [`status`].
@@ -190,7 +169,7 @@ impl Calls {
         // Some room after it, in case a later version of the library writes more.
         let mut info = MaybeUninit::<[TransferInfo; 4]>::zeroed();
         // SAFETY: the place is larger than the structure, aligned for it, and outlives the call.
-        self.checked("BB_GetTransferInfo", unsafe { (self.info)(handle, info.as_mut_ptr().cast()) })?;
+        self.checked("BB_GetTransferInfo", unsafe { (self.0.info)(handle, info.as_mut_ptr().cast()) })?;
         // SAFETY: all fields are numbers, which were zero before the library wrote to them.
         let [info, ..] = unsafe { info.assume_init() };
         Ok(info.status)
@@ -199,7 +178,7 @@ impl Calls {
     /// Stops a transfer. The library removes what was copied.
     pub(crate) fn cancel(&self, handle: Handle) -> Result<(), CallError> {
         // SAFETY: the handle is only a number.
-        self.checked("BB_CancelTransfer", unsafe { (self.cancel)(handle, SCOPE_TAG) })
+        self.checked("BB_CancelTransfer", unsafe { (self.0.cancel)(handle, SCOPE_TAG) })
     }
 
     fn checked(&self, call: &'static str, code: c_int) -> Result<(), CallError> {
@@ -213,7 +192,7 @@ impl Calls {
     pub(crate) fn details(&self) -> String {
         let (mut available, mut text) = (0_usize, vec![0_u8; MOST_DETAILS]);
         // SAFETY: the buffer has as many bytes as is said, and outlives the call.
-        let code = unsafe { (self.last_error)(FLAT, &mut available, text.len(), text.as_mut_ptr().cast()) };
+        let code = unsafe { (self.0.last_error)(FLAT, &mut available, text.len(), text.as_mut_ptr().cast()) };
         if code != 0 {
             return String::new();
         }
@@ -225,7 +204,7 @@ impl Calls {
 impl Drop for Calls {
     fn drop(&mut self) {
         // SAFETY: it was initialised, and nothing of it is used any more. Transfers continue, as they are the servers'.
-        let _ = unsafe { (self.terminate_library)() };
+        let _ = unsafe { (self.0.terminate)() };
     }
 }
 

@@ -17,19 +17,12 @@
 #![allow(unsafe_code, reason = "a vendor's library in C is called")]
 
 use scr_plugin_api::{held, PluginError};
-use scr_staging::{open_library, Symbols};
+use scr_staging::{functions, open_library};
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Mutex;
-
-type StageOut = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
-type Query = unsafe extern "C" fn(*const c_char, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
-type OfFile = unsafe extern "C" fn(*const c_char) -> c_int;
-type OpenFailed = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
-type ReadFailed = unsafe extern "C" fn(*mut c_void, *mut c_char, c_int, *mut c_int) -> c_int;
-type CloseFailed = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 const DW_STAGE_IMMEDIATE: c_int = 0;
 
@@ -55,16 +48,16 @@ impl std::fmt::Display for Errno {
 /// The library. One call at a time, as the guide does not say that there may be more.
 pub(crate) struct Calls(Mutex<Functions>);
 
-struct Functions {
-    stage_out: StageOut,
-    query: Query,
-    wait: OfFile,
-    terminate: OfFile,
-    open_failed: OpenFailed,
-    read_failed: ReadFailed,
-    close_failed: CloseFailed,
-    /// Last, since the functions are in it.
-    _library: Symbols,
+functions! {
+    /// As in the table above.
+    Functions:
+    stage_out(*const c_char, *const c_char, c_int) = "dw_stage_file_out";
+    query(*const c_char, *mut c_int, *mut c_int, *mut c_int, *mut c_int) = "dw_query_file_stage";
+    wait(*const c_char) = "dw_wait_file_stage";
+    terminate(*const c_char) = "dw_terminate_file_stage";
+    open_failed(*const c_char, *mut *mut c_void) = "dw_open_failed_stage";
+    read_failed(*mut c_void, *mut c_char, c_int, *mut c_int) = "dw_read_failed_stage";
+    close_failed(*mut c_void) = "dw_close_failed_stage";
 }
 
 impl Calls {
@@ -74,20 +67,8 @@ impl Calls {
     /// There is no such library, or it lacks one.
     pub(crate) fn open(library: &str) -> Result<Self, PluginError> {
         let library = open_library(crate::NAME, "Cray's DataWarp", library)?;
-        // SAFETY: the types are those of the table above, and the library is kept with the functions.
-        let functions = unsafe {
-            Functions {
-                stage_out: library.function("dw_stage_file_out")?,
-                query: library.function("dw_query_file_stage")?,
-                wait: library.function("dw_wait_file_stage")?,
-                terminate: library.function("dw_terminate_file_stage")?,
-                open_failed: library.function("dw_open_failed_stage")?,
-                read_failed: library.function("dw_read_failed_stage")?,
-                close_failed: library.function("dw_close_failed_stage")?,
-                _library: library,
-            }
-        };
-        Ok(Self(Mutex::new(functions)))
+        // SAFETY: the types are those of the table above.
+        Ok(Self(Mutex::new(unsafe { Functions::of(library) }?)))
     }
 
     /// Begins to copy a file of the instance to the parallel file system.

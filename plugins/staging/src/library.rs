@@ -60,6 +60,35 @@ impl Symbols {
     }
 }
 
+/// Makes a struct of functions of a vendor's library, each with the types that the vendor documents and its symbol. All give an
+/// `int`. It keeps the library.
+#[macro_export]
+macro_rules! functions {
+    ($(#[$doc:meta])* $name:ident: $($function:ident($($type:ty),*) = $symbol:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        struct $name {
+            $($function: unsafe extern "C" fn($($type),*) -> ::std::ffi::c_int,)*
+            /// Last, since the functions are in it.
+            _library: $crate::Symbols,
+        }
+
+        impl $name {
+            /// Finds them.
+            ///
+            /// # Errors
+            /// The library lacks one.
+            ///
+            /// # Safety
+            /// They have these types there.
+            unsafe fn of(library: $crate::Symbols) -> Result<Self, ::scr_plugin_api::PluginError> {
+                // SAFETY: the caller's promise, and the library is kept with the functions.
+                Ok(Self { $($function: unsafe { library.function($symbol) }?,)* _library: library })
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
