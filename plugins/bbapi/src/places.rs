@@ -25,17 +25,16 @@ fn kind_of(path: &Path) -> Option<i64> {
 
 fn why_not(from: i64, to: i64) -> Option<String> {
     let name = |kind| KINDS.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name);
+    let unknown = |file: &str, kind: i64| {
+        Some(format!("its {file} is on a file system of kind {kind:#x}, not on XFS, ext4 or GPFS"))
+    };
     match (name(from), name(to)) {
         (Some("ext4"), Some("GPFS")) | (Some("GPFS"), Some("ext4")) => {
             Some("one is on ext4 and the other on GPFS".to_owned())
         }
         (Some(_), Some(_)) => None,
-        (None, _) => {
-            Some(format!("its source is on a file system of kind {from:#x}, not on XFS, ext4 or GPFS"))
-        }
-        (_, None) => {
-            Some(format!("its destination is on a file system of kind {to:#x}, not on XFS, ext4 or GPFS"))
-        }
+        (None, _) => unknown("source", from),
+        (_, None) => unknown("destination", to),
     }
 }
 
