@@ -17,9 +17,7 @@ impl Transfer {
             entry.set_bytes("DESTINATION", file.item.destination.as_os_str().as_bytes());
             entry.set("SIZE", file.item.bytes);
             entry.set("WRITTEN", file.written);
-            if let Some(crc) = file.crc {
-                entry.set("CRC", format!("{crc:#x}"));
-            }
+            entry.set_known("CRC", file.crc.map(|crc| format!("{crc:#x}")));
         }
         tree.set("TOKEN", &self.token);
         tree.set("BLOCK", self.block_bytes);
@@ -38,7 +36,8 @@ impl Transfer {
             Some(Ok(())) => tree.set("FLAG", "DONE"),
             Some(Err(error)) => {
                 tree.set("FLAG", "FAILED");
-                tree.set("KIND", kind_name(error.kind));
+                let kind = KINDS.iter().find(|(_, kind)| *kind == error.kind);
+                tree.set("KIND", kind.map_or("IO", |(name, _)| name));
                 tree.set("ERROR", &error.text);
             }
         }
@@ -50,7 +49,8 @@ impl Transfer {
         let outcome = match tree.text("FLAG") {
             Some("DONE") => Some(Ok(())),
             Some("FAILED") => {
-                let kind = kind_of(tree.text("KIND").unwrap_or_default());
+                let kind = KINDS.iter().find(|(name, _)| tree.text("KIND") == Some(name));
+                let kind = kind.map_or(PluginErrorKind::Io, |(_, kind)| *kind);
                 let text = tree.text("ERROR").unwrap_or("no reason is recorded");
                 Some(Err(PluginError::new(kind, text)))
             }
@@ -88,11 +88,3 @@ const KINDS: [(&str, PluginErrorKind); 4] = [
     ("CANCELLED", PluginErrorKind::Cancelled),
     ("IO", PluginErrorKind::Io),
 ];
-
-fn kind_name(kind: PluginErrorKind) -> &'static str {
-    KINDS.iter().find(|(_, known)| *known == kind).map_or("IO", |(name, _)| name)
-}
-
-fn kind_of(name: &str) -> PluginErrorKind {
-    KINDS.iter().find(|(known, _)| *known == name).map_or(PluginErrorKind::Io, |(_, kind)| *kind)
-}
