@@ -1,6 +1,8 @@
 //! The state that a copying and a waiting thread share: a request to stop, and the progress.
 
+use crate::CopyError;
 use scr_plugin_api::pace::Pace;
+use scr_plugin_api::CopyItem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -31,6 +33,14 @@ impl Control {
     /// Whether the copy should stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Fails if the copy of this file should stop, which has come to this offset.
+    pub(crate) fn check(&self, item: &CopyItem, offset: u64) -> Result<(), CopyError> {
+        match self.is_cancelled() {
+            true => Err(CopyError::Cancelled { path: item.destination.clone(), offset }),
+            false => Ok(()),
+        }
     }
 
     /// Counts so many more bytes as done.

@@ -48,22 +48,19 @@ impl CopyError {
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Io { cause, .. } if scr_plugin_api::may_pass(cause))
     }
-
-    /// The cause. A source that is not what it was recorded to be is `Corrupt`, so that a host can
-    /// distinguish it from a failure that may pass.
-    pub fn kind(&self) -> PluginErrorKind {
-        match self {
-            Self::Unfit(error) => error.kind,
-            Self::WrongSize { .. } => PluginErrorKind::Corrupt,
-            Self::Io { .. } => PluginErrorKind::Io,
-            Self::Cancelled { .. } => PluginErrorKind::Cancelled,
-        }
-    }
 }
 
 impl From<CopyError> for PluginError {
+    /// A source that is not what it was recorded to be is `Corrupt`, so that a host can distinguish it from a failure that may
+    /// pass.
     fn from(error: CopyError) -> Self {
-        Self::new(error.kind(), error.to_string())
+        let kind = match &error {
+            CopyError::Unfit(error) => error.kind,
+            CopyError::WrongSize { .. } => PluginErrorKind::Corrupt,
+            CopyError::Io { .. } => PluginErrorKind::Io,
+            CopyError::Cancelled { .. } => PluginErrorKind::Cancelled,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

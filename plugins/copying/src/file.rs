@@ -98,9 +98,7 @@ pub fn copy_part(
 ) -> Result<Written, CopyError> {
     repeat(CopyError::may_pass, sleep, || {
         let source = open_source(item)?;
-        if control.is_cancelled() {
-            return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
-        }
+        control.check(item, part.from)?;
         let destination = open_destination(item, &source, part.from)?;
         let has_holes = has_holes(&source, item)?;
         // A beginning that is not there any more counts for nothing.
@@ -263,7 +261,7 @@ impl Copier<'_> {
     fn copy_data(&mut self, from: u64, to: u64, buffer: &mut Buffer) -> Result<(), CopyError> {
         let mut offset = from;
         while offset < to {
-            self.check_cancel(offset)?;
+            self.control.check(self.item, offset)?;
             let left = usize::try_from(to - offset).unwrap_or(usize::MAX).min(self.block_bytes);
             let (count, written) = match self.copy_in_kernel(offset, left) {
                 Some(count) => (count, count),
@@ -340,13 +338,6 @@ impl Copier<'_> {
             let _ = self.destination.get().map(advice);
             self.flushed = offset;
         }
-    }
-
-    fn check_cancel(&self, offset: u64) -> Result<(), CopyError> {
-        if self.control.is_cancelled() {
-            return Err(CopyError::Cancelled { path: self.item.destination.clone(), offset });
-        }
-        Ok(())
     }
 }
 
