@@ -6,6 +6,7 @@
 
 use super::record::is_followed;
 use super::text::exact_line;
+use scr_base::ensure;
 use scr_base::fs::{File, Files, How, Kind};
 use scr_plugin_api::LogEntry;
 use scr_prefix::{Prefix, FILE_MODE};
@@ -120,11 +121,7 @@ impl EventLog {
             Ok(file) => file,
         };
         let found = file.status()?;
-        if found.kind == Kind::File {
-            Ok((file, found.len))
-        } else {
-            Err(none(found.kind))
-        }
+        ensure(found.kind == Kind::File, || none(found.kind)).map(|()| (file, found.len))
     }
 }
 

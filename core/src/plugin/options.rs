@@ -1,10 +1,9 @@
 //! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
 
 use scr_base::ensure;
-use scr_config::param::{nearest, Kind, Value};
+use scr_config::param::{nearest, Kind};
 use scr_plugin_api::KvTree;
 use serde::Serialize;
-use std::path::Path;
 
 /// An option that a plugin takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,10 +94,7 @@ impl OptionSpec {
                     self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
                 fits.then(|| number.to_string())
             }
-            OptionType::Boolean => match read(Kind::Bool, text)? {
-                Value::Bool(value) => Some(u8::from(value).to_string()),
-                _ => None,
-            },
+            OptionType::Boolean => Some(u8::from(Kind::Bool.value::<bool>(text.trim())?).to_string()),
             OptionType::Text if text.contains('\0') => None,
             OptionType::Text if self.choices.is_empty() => Some(text.to_owned()),
             OptionType::Text => self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(text)).cloned(),
@@ -136,18 +132,10 @@ impl OptionType {
     pub(super) fn number(self, text: &str) -> Option<i128> {
         match self {
             OptionType::Integer => text.trim().parse::<i64>().ok().map(i128::from),
-            OptionType::Size => match read(Kind::Bytes { least: 0 }, text)? {
-                Value::Count(bytes) => Some(i128::from(bytes)),
-                _ => None,
-            },
+            OptionType::Size => Kind::Bytes { least: 0 }.value::<u64>(text.trim()).map(i128::from),
             OptionType::Boolean | OptionType::Text => None,
         }
     }
-}
-
-/// Read as a parameter of the same kind is.
-fn read(kind: Kind, text: &str) -> Option<Value> {
-    kind.read(text.trim(), Path::new("")).ok()
 }
 
 #[cfg(test)]
