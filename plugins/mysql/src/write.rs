@@ -6,12 +6,8 @@ use mysql::{Conn, Params, Value};
 use scr_plugin_api::{LogEntry, LogKind};
 use std::collections::HashMap;
 
-/// The numbers of the names that were written.
-#[derive(Default)]
-pub(crate) struct Known {
-    numbers: HashMap<(&'static str, String), u64>,
-    jobs: HashMap<(u64, u64), u64>,
-}
+/// The numbers of rows that were found or made, by their tables and keys.
+pub(crate) type Known = HashMap<(&'static str, String), u64>;
 
 /// A connection for one entry.
 pub(crate) struct Writer<'a> {
@@ -37,7 +33,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn write(mut self, entry: &LogEntry) -> Result<Vec<String>, DatabaseError> {
         let mut columns = vec![
             ("job_id", PLAIN, Value::from(self.job(entry)?)),
-            ("type_id", PLAIN, Value::from(self.number("types", &entry.name)?)),
+            ("type_id", PLAIN, Value::from(self.name("types", &entry.name)?)),
         ];
         columns.extend(match entry.kind {
             LogKind::Event => event(entry),
@@ -50,49 +46,36 @@ impl<'a> Writer<'a> {
 
     /// The number of the job that an entry belongs to: of a user's runs under one name.
     fn job(&mut self, entry: &LogEntry) -> Result<u64, DatabaseError> {
-        let user = self.number("usernames", &entry.user)?;
-        let name = self.number("jobnames", &entry.job_name)?;
-        if let Some(&known) = self.known.jobs.get(&(user, name)) {
-            return Ok(known);
-        }
-        let columns = vec![
-            ("username_id", PLAIN, Value::from(user)),
-            ("jobname_id", PLAIN, Value::from(name)),
-            ("start", TIME, Value::from(seconds_of(entry))),
+        let keys = vec![
+            ("username_id", PLAIN, Value::from(self.name("usernames", &entry.user)?)),
+            ("jobname_id", PLAIN, Value::from(self.name("jobnames", &entry.job_name)?)),
         ];
-        let find = "SELECT `id` FROM `jobs` WHERE `username_id` = ? AND `jobname_id` = ?";
-        let number = self.found_or_made("jobs", find, &Params::from((user, name)), columns)?;
-        self.known.jobs.insert((user, name), number);
-        Ok(number)
+        self.number("jobs", keys, vec![("start", TIME, Value::from(seconds_of(entry)))])
     }
 
     /// The number of a name in one of the tables of names.
-    fn number(&mut self, table: &'static str, name: &str) -> Result<u64, DatabaseError> {
-        let key = (table, name.to_owned());
-        if let Some(&known) = self.known.numbers.get(&key) {
-            return Ok(known);
-        }
-        let find = format!("SELECT `id` FROM `{table}` WHERE `name` = ?");
-        let columns = vec![("name", PLAIN, Value::from(name))];
-        let number = self.found_or_made(table, &find, &Params::from((name,)), columns)?;
-        self.known.numbers.insert(key, number);
-        Ok(number)
+    fn name(&mut self, table: &'static str, name: &str) -> Result<u64, DatabaseError> {
+        self.number(table, vec![("name", PLAIN, Value::from(name))], Vec::new())
     }
 
-    /// The number of a row that is made if it is not there: other jobs may be making it at this moment.
-    fn found_or_made(
-        &mut self,
-        table: &'static str,
-        find: &str,
-        key: &Params,
-        columns: Columns,
-    ) -> Result<u64, DatabaseError> {
-        if let Some(found) = self.connection.exec_first(find, key)? {
-            return Ok(found);
+    /// The number of the row with these keys. One that is made has these further columns: other jobs may be making it at this moment.
+    fn number(&mut self, table: &'static str, keys: Columns, more: Columns) -> Result<u64, DatabaseError> {
+        let shown: Vec<_> = keys.iter().map(|(.., value)| value.as_sql(true)).collect();
+        let row = (table, shown.join(", "));
+        if let Some(&known) = self.known.get(&row) {
+            return Ok(known);
         }
-        self.insert("INSERT IGNORE INTO", table, columns)?;
-        let found = self.connection.exec_first(find, key)?;
-        found.ok_or(DatabaseError::Row { table, column: "id" })
+        let condition: Vec<_> = keys.iter().map(|(name, ..)| format!("`{name}` = ?")).collect();
+        let find = format!("SELECT `id` FROM `{table}` WHERE {}", condition.join(" AND "));
+        let values = Params::Positional(keys.iter().map(|(.., value)| value.clone()).collect());
+        let mut found = self.connection.exec_first(&find, &values)?;
+        if found.is_none() {
+            self.insert("INSERT IGNORE INTO", table, [keys, more].concat())?;
+            found = self.connection.exec_first(&find, &values)?;
+        }
+        let number = found.ok_or(DatabaseError::Row { table, column: "id" })?;
+        self.known.insert(row, number);
+        Ok(number)
     }
 
     fn insert(&mut self, how: &str, table: &str, columns: Columns) -> Result<(), DatabaseError> {
