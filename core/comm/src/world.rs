@@ -150,12 +150,9 @@ impl WorldState {
 
     /// A rank that waits for one that has ended comes first: that is the cause.
     fn who_waits_for_whom(&self) -> String {
-        let mut lines: Vec<(bool, String)> = Vec::new();
-        for (rank, place) in self.places.iter().enumerate() {
-            if let Some(waiting) = &place.waiting {
-                lines.push(self.describe(rank, waiting));
-            }
-        }
+        let places = self.places.iter().enumerate();
+        let lines = places.filter_map(|(rank, place)| Some(self.describe(rank, place.waiting.as_ref()?)));
+        let mut lines: Vec<(bool, String)> = lines.collect();
         lines.sort_by_key(|(for_ended, _)| !for_ended);
         let mut text: Vec<String> = lines.iter().take(SHOWN).map(|(_, line)| line.clone()).collect();
         if lines.len() > SHOWN {

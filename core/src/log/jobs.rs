@@ -20,12 +20,9 @@ pub fn jobs(mut entries: Vec<LogEntry>) -> Vec<(Figures, History)> {
 }
 
 fn accounts(entries: &[LogEntry], new: impl Fn() -> Account) -> Vec<Account> {
-    let mut last_of_run: HashMap<(&str, u64), u64> = HashMap::new();
-    for entry in entries {
-        if let Some(run) = entry.run {
-            last_of_run.insert((&entry.job_id, run), entry.micros);
-        }
-    }
+    let of_runs =
+        entries.iter().filter_map(|entry| Some(((entry.job_id.as_str(), entry.run?), entry.micros)));
+    let last_of_run: HashMap<(&str, u64), u64> = of_runs.collect();
     let mut accounts: Vec<Account> = Vec::new();
     // The account of the newest job of an id, with its last run; and that of each run.
     let mut newest: HashMap<&str, (usize, Option<u64>)> = HashMap::new();

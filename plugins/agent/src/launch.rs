@@ -42,9 +42,7 @@ impl Launcher {
         if agent_is_there(&self.control) {
             return Ok(());
         }
-        if let Some(why) = turn.failure_before() {
-            return Err(why);
-        }
+        turn.failure_before().map_or(Ok(()), Err)?;
         turn.tell("");
         let mut command = Command::new(program);
         command.arg("agent").arg("--detach").arg("--control").arg(&self.control);

@@ -127,9 +127,7 @@ impl Job {
         for (place, written) in unsynced.drain(..) {
             let item = &self.order.items[place];
             let crc = written.sync(|| copy_part(item, how, &self.control, buffer, Part::WHOLE))?;
-            if let Some(entry) = held(&self.state).crcs.get_mut(place) {
-                *entry = crc;
-            }
+            held(&self.state).crcs[place] = crc;
         }
         Ok(())
     }

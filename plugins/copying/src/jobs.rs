@@ -12,13 +12,11 @@ pub fn check_order(transport: &str, order: &CopyJob) -> Result<(), PluginError> 
         return Err(refused(transport, "a job needs a token"));
     }
     let mut seen = HashSet::new();
-    match order.items.iter().find(|item| !seen.insert(&item.destination)) {
-        None => Ok(()),
-        Some(twice) => {
-            let path = twice.destination.display();
-            Err(refused(transport, &format!("job {} names {path} twice", order.token)))
-        }
-    }
+    let twice = order.items.iter().find(|item| !seen.insert(&item.destination));
+    twice.map_or(Ok(()), |twice| {
+        let path = twice.destination.display();
+        Err(refused(transport, &format!("job {} names {path} twice", order.token)))
+    })
 }
 
 pub(crate) fn refused(transport: &str, text: &str) -> PluginError {

@@ -128,21 +128,15 @@ impl Shape {
         numbers.sort_unstable();
         numbers.dedup();
         let width = self.width;
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for number in numbers {
-            match ranges.last_mut() {
-                Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
-                _ => ranges.push((number, number)),
-            }
-        }
-        let text = |(first, last): &(u64, u64)| match first == last {
-            true => format!("{first:0width$}"),
-            false => format!("{first:0width$}-{last:0width$}"),
+        let text = |range: &[u64]| match range {
+            [first, .., last] => format!("{first:0width$}-{last:0width$}"),
+            only => only.iter().map(|number| format!("{number:0width$}")).collect(),
         };
-        let inside = match ranges.as_slice() {
-            [] => return format!("{}{}", self.before, self.after),
-            [(first, last)] if first == last => text(&(*first, *last)),
-            ranges => format!("[{}]", ranges.iter().map(text).collect::<Vec<_>>().join(",")),
+        let ranges = numbers.chunk_by(|number, next| number.checked_add(1) == Some(*next));
+        let ranges: Vec<String> = ranges.map(text).collect();
+        let inside = match numbers.len() {
+            0 | 1 => ranges.concat(),
+            _ => format!("[{}]", ranges.join(",")),
         };
         format!("{}{inside}{}", self.before, self.after)
     }

@@ -12,13 +12,10 @@ pub fn meant<'a>(kind: &str, key: &str, of_plugin: impl IntoIterator<Item = &'a 
     };
     let is_key = |known: &&str| known.eq_ignore_ascii_case(key);
     let other_word = OTHER_WORDS.iter().find(|(of, word, _)| *of == kind && is_key(word));
-    if let Some((_, _, meant)) = other_word {
-        return Some((*meant).to_owned());
-    }
-    let of_other_kind = || others.iter().find(|known| is_key(known));
-    let of_other_kind = || of_other_kind().map(|known| format!("{known} on a {other_kind} line"));
-    let candidates = own.iter().copied().chain(of_plugin);
-    of_other_kind().or_else(|| nearest(key, candidates))
+    let of_other_kind = others.iter().find(|known| is_key(known));
+    let of_other_kind = of_other_kind.map(|known| format!("{known} on a {other_kind} line"));
+    let meant = other_word.map(|(_, _, meant)| (*meant).to_owned()).or(of_other_kind);
+    meant.or_else(|| nearest(key, own.iter().copied().chain(of_plugin)))
 }
 
 /// Words that other libraries, older versions and pages have for a key: the kind of line, the word, and the key.

@@ -451,9 +451,7 @@ fn scheme(keys: &mut Keys<'_>) -> String {
     let default = "XOR".to_string();
     let title = keys.line.title("TYPE");
     let (scheme, renamed) = scheme_name(&title, keys.read("TYPE", info.kind, default.clone()));
-    if let Some(cause) = renamed {
-        keys.warn_of("TYPE", cause);
-    }
+    renamed.into_iter().for_each(|cause| keys.warn_of("TYPE", cause));
     if scheme == param::FROM_LINES {
         keys.warn_of("TYPE", Cause::malformed(&title, &scheme, "the name of a scheme"));
         return default;

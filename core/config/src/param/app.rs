@@ -78,16 +78,11 @@ impl AppConfig {
     /// As for [`Request::parse`]; nothing is changed then.
     pub fn apply(&mut self, text: &str) -> Result<Option<String>, ConfigError> {
         match Request::parse(text)?.0 {
-            Action::Set(setting) => {
-                self.set(&setting);
-                Ok(None)
-            }
-            Action::Unset(name) => {
-                self.settings.retain(|setting| setting.name != name);
-                Ok(None)
-            }
-            Action::Query(query) => Ok(self.own(&query)),
+            Action::Set(setting) => self.set(&setting),
+            Action::Unset(name) => self.settings.retain(|setting| setting.name != name),
+            Action::Query(query) => return Ok(self.own(&query)),
         }
+        Ok(None)
     }
 
     /// As lines of a file, see [`APP_CONF`]. Without secrets: every user who may read the prefix directory may read the file.

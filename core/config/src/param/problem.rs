@@ -7,6 +7,7 @@ use super::origin::Origin;
 use super::quote::{of_value, quote, range};
 use super::table::{find, Info};
 use super::value::{Kind, Rejected};
+use scr_base::ensure;
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -43,11 +44,7 @@ impl ConfigError {
 
     /// The value, unless there are problems.
     pub fn unless<T>(problems: Vec<Problem>, value: T) -> Result<T, Self> {
-        if problems.is_empty() {
-            Ok(value)
-        } else {
-            Err(Self(problems))
-        }
+        ensure(problems.is_empty(), || Self(problems)).map(|()| value)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Sizes count in steps of 1024 with or without an `i`, as C SCR has it: `10MB` and `10MiB` are the same.
 
+use scr_base::ensure;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -216,10 +217,8 @@ fn time_unit(suffix: &str) -> Option<u64> {
 /// `None` where it is no number at all; infinities and such are none.
 fn number(text: &str, most: f64) -> Option<Result<f64, Rejected>> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite())?;
-    if (0.0..=most).contains(&number) {
-        return Some(Ok(number));
-    }
-    Some(Err(Rejected::OutOfRange { least: "0".to_string(), most: most.to_string() }))
+    let out_of_range = || Rejected::OutOfRange { least: "0".to_string(), most: most.to_string() };
+    Some(ensure((0.0..=most).contains(&number), out_of_range).map(|()| number))
 }
 
 /// A known name in any case is given in its own; another one is left as it is, if it can be a name.
