@@ -47,20 +47,11 @@ impl Info {
     /// Whether its value may not be replaced by that of the next source if it cannot be used: data would go to another place, or
     /// come from there, or the run would restart from another checkpoint.
     pub(super) fn is_irreplaceable(&self) -> bool {
-        [
-            PREFIX.info(),
-            CACHE_BASE.info(),
-            CNTL_BASE.info(),
-            // They are parts of the paths of the cache, and of what is in it.
-            USER_NAME.info(),
-            JOB_ID.info(),
-            NODE_NAME.info(),
-            CONF_FILE.info(),
-            CURRENT.info(),
-            REQUIRE_RESTART.info(),
-        ]
-        .iter()
-        .any(|info| info.name == self.name)
+        let places = [PREFIX.info(), CACHE_BASE.info(), CNTL_BASE.info(), CONF_FILE.info()];
+        // They are parts of the paths of the cache, and of what is in it.
+        let parts = [USER_NAME.info(), JOB_ID.info(), NODE_NAME.info()];
+        let restarts = [CURRENT.info(), REQUIRE_RESTART.info()];
+        [&places[..], &parts, &restarts].concat().contains(&self)
     }
 
     /// That it can be set, but not here.
