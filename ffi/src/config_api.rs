@@ -48,15 +48,10 @@ pub unsafe extern "C" fn scr_config_with_code(config: *const c_char, value: *mut
 
 /// C's printf puts the decimal point of the locale into a number, as a comma: where nothing else makes sense, that is one.
 fn with_point<'a>(line: &'a str, of_locale: &str) -> Cow<'a, str> {
-    if of_locale.is_empty() || Request::parse(line).is_ok() {
-        return line.into();
-    }
-    let pointed = line.replace(of_locale, ".");
-    if Request::parse(&pointed).is_ok() {
-        pointed.into()
-    } else {
-        line.into()
-    }
+    let is_request = |text: &str| Request::parse(text).is_ok();
+    let has_another_point = !of_locale.is_empty() && !is_request(line);
+    let pointed = has_another_point.then(|| line.replace(of_locale, "."));
+    pointed.filter(|pointed| is_request(pointed)).map_or(line.into(), Cow::Owned)
 }
 
 fn decimal_point() -> String {
