@@ -72,11 +72,7 @@ impl EventLog {
             let line = self.waiting.as_bytes()[surplus..].iter().position(|&byte| byte == b'\n');
             self.waiting.drain(..line.map_or(self.waiting.len(), |end| surplus + end + 1));
         }
-        if had_failed {
-            Ok(())
-        } else {
-            written
-        }
+        written.or_else(|error| ensure(had_failed, || error))
     }
 
     /// The file does not stay open: that would keep its file system from being made read-only, and its folder from being

@@ -35,18 +35,17 @@ pub fn exact_line(entry: &LogEntry) -> String {
     joined(&exact_time(entry.micros), entry, before.into_iter().chain(fields_of(entry)).chain(scheme))
 }
 
-fn joined(
-    time: &str,
-    entry: &LogEntry,
-    fields: impl Iterator<Item = (&'static str, Option<String>)>,
-) -> String {
+/// A field of a line: its key, and its value if it has one.
+type Field = (&'static str, Option<String>);
+
+fn joined(time: &str, entry: &LogEntry, fields: impl Iterator<Item = Field>) -> String {
     let begin = format!("{time}: host={}, jobid={}", plain(&entry.host), plain(&entry.job_id));
     let given = fields.filter_map(|(key, value)| Some(format!(", {key}={}", value?)));
     given.fold(begin, |line, field| line + &field)
 }
 
 /// The fields that both logs have, in the order of C SCR.
-fn fields_of(entry: &LogEntry) -> [(&'static str, Option<String>); 11] {
+fn fields_of(entry: &LogEntry) -> [Field; 11] {
     let place = |place: &Option<String>| place.as_deref().map(plain);
     let text = |text: &Option<String>| text.as_deref().map(quoted);
     let count = |count: Option<u64>| count.map(|count| count.to_string());
