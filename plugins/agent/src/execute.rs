@@ -172,10 +172,8 @@ impl Executor {
         let mut known = held(&self.known);
         let running = known.running.iter().map(|(path, control)| (path.clone(), control.done()));
         let before = std::mem::replace(seen, running.collect());
-        let mut moved: Vec<&Path> = Vec::new();
-        moved.extend(
-            seen.iter().filter(|(path, done)| before.get(*path) != Some(*done)).map(|(path, _)| &**path),
-        );
+        let moved = seen.iter().filter(|(path, done)| before.get(*path) != Some(*done));
+        let moved: Vec<&Path> = moved.map(|(path, _)| path.as_path()).collect();
         let all = if moved.is_empty() { Vec::new() } else { list(&self.control) };
         let waiting = all.iter().filter(|path| !seen.contains_key(*path) && known.is_open(path));
         waiting.map(PathBuf::as_path).chain(moved).for_each(presence::touch);
