@@ -201,12 +201,9 @@ impl<Rate: Copy> Costs<Rate> {
     /// # Errors
     /// [`PlanError`]: a number is not in its range.
     pub fn machine(&self, rate: impl Fn(Rate) -> f64) -> Result<Machine, PlanError> {
-        if !(0.0..=1.0).contains(&self.hidden) {
-            let found = self.hidden;
-            return Err(PlanError(format!(
-                "the hidden share of a flush is {found}; it must be between 0 and 1"
-            )));
-        }
+        let found = self.hidden;
+        let why = || format!("the hidden share of a flush is {found}; it must be between 0 and 1");
+        PlanError::unless((0.0..=1.0).contains(&found), why)?;
         let level = |kind: &CacheCosts<Rate>| Level {
             write: kind.checkpoint,
             recover: kind.restart,

@@ -1,5 +1,7 @@
 //! Which losses of nodes a redundancy scheme survives.
 
+use super::stage::power;
+
 /// The probability that sets of `set_size` out of `nodes` nodes survive the loss of `lost` nodes at random, where each set
 /// survives the loss of `tolerated` of its members. The last set has the nodes that are left over.
 pub fn survival(nodes: u64, set_size: u64, tolerated: u64, lost: u64) -> f64 {
@@ -18,7 +20,10 @@ pub fn survival(nodes: u64, set_size: u64, tolerated: u64, lost: u64) -> f64 {
     }
     let unit = 1.0 / nodes as f64;
     let of_set = |size: u64| ways(size, tolerated.min(size), unit, degree);
-    let mut all = power(of_set(set_size), nodes / set_size, degree);
+    // The polynomial 1.
+    let mut one = vec![0.0; degree + 1];
+    one[0] = 1.0;
+    let mut all = power(of_set(set_size), nodes / set_size, one, |one, other| product(one, other, degree));
     if !nodes.is_multiple_of(set_size) {
         all = product(&all, &of_set(nodes % set_size), degree);
     }
@@ -58,19 +63,6 @@ fn ways(size: u64, most: u64, unit: f64, degree: usize) -> Vec<f64> {
 fn product(one: &[f64], other: &[f64], degree: usize) -> Vec<f64> {
     let at = |sum: usize| (0..=sum).map(|part| one[part] * other[sum - part]).sum();
     (0..=degree).map(at).collect()
-}
-
-fn power(mut base: Vec<f64>, mut exponent: u64, degree: usize) -> Vec<f64> {
-    let mut result = vec![0.0; degree + 1];
-    result[0] = 1.0;
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            result = product(&result, &base, degree);
-        }
-        exponent >>= 1;
-        base = product(&base, &base, degree);
-    }
-    result
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! the same level needs the next higher one. The states of the chain are an interval with its checkpoint, and a recovery;
 //! groups of them are stages, and a pattern from one checkpoint of the highest level to the next is a stage again.
 
-use super::stage::{Exit, Loop, Stage};
+use super::stage::{Exit, Stage};
 use thiserror::Error;
 
 /// More levels than any machine has.
@@ -55,7 +55,14 @@ pub struct Plan {
 /// A number or a count is not in its range; says which.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{0}")]
-pub struct PlanError(pub(super) String);
+pub struct PlanError(String);
+
+impl PlanError {
+    /// Fails with this text unless it holds.
+    pub(super) fn unless(holds: bool, why: impl FnOnce() -> String) -> Result<(), Self> {
+        holds.then_some(()).ok_or_else(|| Self(why()))
+    }
+}
 
 /// Fewer patterns than this come to their end without going back to their start: the plan is hopeless. The authors of the model
 /// print such plans with an efficiency of 0.
@@ -67,10 +74,9 @@ impl Machine {
     /// # Errors
     /// [`PlanError`]: there are too few or too many levels, a number is not in its range, or nothing fails.
     pub fn new(levels: Vec<Level>, recovery: Recovery) -> Result<Self, PlanError> {
-        if levels.is_empty() || levels.len() > MOST_LEVELS {
-            let found = levels.len();
-            return Err(PlanError(format!("a machine has 1 to {MOST_LEVELS} levels, and not {found}")));
-        }
+        let found = levels.len();
+        let wrong_number = || format!("a machine has 1 to {MOST_LEVELS} levels, and not {found}");
+        PlanError::unless((1..=MOST_LEVELS).contains(&found), wrong_number)?;
         for (number, level) in (1..).zip(&levels) {
             let numbers = [
                 ("cost of writing", level.write),
@@ -78,18 +84,14 @@ impl Machine {
                 ("hidden time", level.hidden),
                 ("failure rate", level.rate),
             ];
-            if let Some((what, found)) =
-                numbers.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0))
-            {
-                return Err(PlanError(format!(
-                    "the {what} of level {number} is {found}; it must be 0 or more, and finite"
-                )));
+            for (what, found) in numbers {
+                let why =
+                    || format!("the {what} of level {number} is {found}; it must be 0 or more, and finite");
+                PlanError::unless(found.is_finite() && found >= 0.0, why)?;
             }
         }
-        if levels.iter().all(|level| level.rate == 0.0) {
-            let why = "the rates of all levels are 0; a machine that never fails needs no checkpoints";
-            return Err(PlanError(why.to_owned()));
-        }
+        let never = "the rates of all levels are 0; a machine that never fails needs no checkpoints";
+        PlanError::unless(levels.iter().any(|level| level.rate != 0.0), || never.to_owned())?;
         Ok(Self { levels, recovery })
     }
 
@@ -113,20 +115,13 @@ impl Machine {
     /// # Errors
     /// [`PlanError`]: what does not.
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
-        if !(plan.interval.is_finite() && plan.interval >= 0.0) {
-            let found = plan.interval;
-            return Err(PlanError(format!(
-                "the interval is {found}; it must be 0 or more seconds, and finite"
-            )));
-        }
-        if plan.counts.len() + 1 != self.levels.len() {
-            let (levels, found) = (self.levels.len(), plan.counts.len());
-            return Err(PlanError(format!(
-                "a machine of {levels} levels takes {} counts and not {found}, without the highest level",
-                levels - 1
-            )));
-        }
-        Ok(())
+        let found = plan.interval;
+        let why = || format!("the interval is {found}; it must be 0 or more seconds, and finite");
+        PlanError::unless(found.is_finite() && found >= 0.0, why)?;
+        let (levels, wanted, found) = (self.levels.len(), self.levels.len() - 1, plan.counts.len());
+        PlanError::unless(found == wanted, || {
+            format!("a machine of {levels} levels takes {wanted} counts and not {found}, without the highest level")
+        })
     }
 
     /// The share of the time that brings the job forward with a plan; 0 for one that is hopeless.
@@ -219,7 +214,7 @@ impl<'a> Chain<'a> {
     /// The same where failures up to level `k` go back to the checkpoint at the start, and only higher ones end it.
     fn with_recovery(&self, k: usize, stage: &Stage) -> Stage {
         let recoveries = &self.recoveries[k - 1];
-        let (mut again, mut leaves) = (Exit::default(), stage.done.probability);
+        let mut again = Exit::default();
         let mut failed = [Exit::default(); MOST_LEVELS];
         failed[k..self.levels].copy_from_slice(&stage.failed[k..self.levels]);
         for (failure, recovery) in stage.failed.iter().zip(recoveries).take(k) {
@@ -228,9 +223,9 @@ impl<'a> Chain<'a> {
                 *exit += *failure * out;
             }
         }
-        leaves += failed.iter().map(|exit| exit.probability).sum::<f64>();
-        let rounds = Loop { again, leaves };
-        Stage { done: rounds.then(stage.done), failed: failed.map(|exit| rounds.then(exit)) }
+        let leaves = stage.done.probability + failed.iter().map(|exit| exit.probability).sum::<f64>();
+        let rounds = again.again_until(leaves);
+        Stage { done: rounds * stage.done, failed: failed.map(|exit| rounds * exit) }
     }
 }
 
@@ -250,7 +245,7 @@ fn recoveries(attempts: &[Stage], to: usize, recovery: Recovery) -> [Stage; MOST
         let again = attempt.failed[..again_below].iter().fold(Exit::default(), |sum, exit| sum + *exit);
         let leaves = attempt.done.probability
             + attempt.failed[again_below..top].iter().map(|exit| exit.probability).sum::<f64>();
-        let rounds = Loop { again, leaves };
+        let rounds = again.again_until(leaves);
         let mut stage = Stage { done: attempt.done, failed: [Exit::default(); MOST_LEVELS] };
         for (at, exit) in attempt.failed.iter().enumerate().take(top).skip(again_below) {
             // One of the same level has taken what the recovery needs, so that the next level is needed.
@@ -264,7 +259,7 @@ fn recoveries(attempts: &[Stage], to: usize, recovery: Recovery) -> [Stage; MOST
             }
         }
         found[level - 1] =
-            Stage { done: rounds.then(stage.done), failed: stage.failed.map(|exit| rounds.then(exit)) };
+            Stage { done: rounds * stage.done, failed: stage.failed.map(|exit| rounds * exit) };
     }
     found
 }

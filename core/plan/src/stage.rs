@@ -24,6 +24,12 @@ impl Exit {
     pub(super) fn mean_time(self) -> f64 {
         self.time / self.probability
     }
+
+    /// A loop that returns to its start through this exit, as a factor of the exits that follow it. `leaves` is the probability of
+    /// leaving, which is 1 minus that of this exit, as a sum of its parts.
+    pub(super) fn again_until(self, leaves: f64) -> Self {
+        Self { probability: 1.0 / leaves, time: self.time / (leaves * leaves) }
+    }
 }
 
 impl Add for Exit {
@@ -46,23 +52,6 @@ impl Mul for Exit {
             probability: self.probability * other.probability,
             time: self.probability * other.time + self.time * other.probability,
         }
-    }
-}
-
-/// The loop of a stage before it is left: it returns to its start through `again`, and leaves otherwise.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Loop {
-    pub(super) again: Exit,
-    /// The probability of leaving, which is 1 minus that of `again`, as a sum of its parts.
-    pub(super) leaves: f64,
-}
-
-impl Loop {
-    /// An exit that follows the loop.
-    pub(super) fn then(self, exit: Exit) -> Exit {
-        let rounds =
-            Exit { probability: 1.0 / self.leaves, time: self.again.time / (self.leaves * self.leaves) };
-        rounds * exit
     }
 }
 
@@ -105,19 +94,22 @@ impl Stage {
     }
 
     /// This one so many times in a row.
-    pub(super) fn times(self, mut count: u64) -> Self {
-        let (mut all, mut power) = (Self::EMPTY, self);
-        while count > 0 {
-            if count & 1 == 1 {
-                all = all.then(&power);
-            }
-            count >>= 1;
-            if count > 0 {
-                power = power.then(&power.clone());
-            }
-        }
-        all
+    pub(super) fn times(self, count: u64) -> Self {
+        power(self, count, Self::EMPTY, |one, other| one.then(other))
     }
+}
+
+/// The product of so many equal factors, by repeated squaring; `one` is that of none.
+pub(super) fn power<T>(mut base: T, mut exponent: u64, one: T, product: impl Fn(&T, &T) -> T) -> T {
+    let mut all = one;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            all = product(&all, &base);
+        }
+        exponent >>= 1;
+        base = product(&base, &base);
+    }
+    all
 }
 
 /// `1 - (1 + x) exp(-x)`: the expected time of a failure before `x`, for failures at the rate 1, weighted with its probability.
@@ -171,8 +163,8 @@ mod tests {
     #[test]
     fn a_loop_is_left_after_as_many_rounds_as_its_probability_says() {
         // Nine of ten rounds return, after 5 seconds each: nine returns on average.
-        let rounds = Loop { again: Exit { probability: 0.9, time: 4.5 }, leaves: 0.1 };
-        let out = rounds.then(Exit { probability: 0.1, time: 0.0 });
+        let rounds = Exit { probability: 0.9, time: 4.5 }.again_until(0.1);
+        let out = rounds * Exit { probability: 0.1, time: 0.0 };
         assert!(close(out.probability, 1.0) && close(out.mean_time(), 45.0), "{out:?}");
     }
 }
