@@ -146,7 +146,7 @@ impl Selection {
             Self { needflush: Some(_), .. } => (is_any(FlushEntry::needs_flush), String::new()),
             Self { id: Some(_), .. } => (is_any(|entry| entry.is_at(Location::Prefix)), String::new()),
             Self { location: Some(_), .. } => (is_any(|_| true), lines(place)),
-            Self { name: Some(_), .. } => (is_any(|_| true), lines(FlushEntry::name_text)),
+            Self { name: Some(_), .. } => (is_any(|_| true), lines(|entry| entry.name_text())),
             _ if is_listed && datasets.is_empty() => (false, String::new()),
             _ if is_listed => (true, joined(datasets.iter().map(|entry| entry.id), " ") + "\n"),
             _ => (true, table(&datasets)),

@@ -187,7 +187,7 @@ impl Row {
     }
 
     fn unknown(dataset: &DatasetDescriptor, why: Option<String>) -> Self {
-        let name = String::from_utf8_lossy(&dataset.name).into_owned();
+        let name = dataset.name_text();
         let DatasetDescriptor { id, checkpoint, ranks, .. } = *dataset;
         Self { id, name, checkpoint, ranks, lost: None, local: false, recoverable: false, known: false, why }
     }

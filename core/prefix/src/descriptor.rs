@@ -90,6 +90,11 @@ pub struct DatasetDescriptor {
 }
 
 impl DatasetDescriptor {
+    /// Its name, for people.
+    pub fn name_text(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
     /// Whether it is a checkpoint, and not output that the user wants kept besides.
     pub fn is_only_checkpoint(&self) -> bool {
         self.checkpoint && !self.output

@@ -81,11 +81,6 @@ impl Deref for FlushEntry {
 }
 
 impl FlushEntry {
-    /// Its name, for people.
-    pub fn name_text(&self) -> String {
-        String::from_utf8_lossy(&self.name).into_owned()
-    }
-
     /// The allocation that has it in cache, where that is known.
     pub fn allocation(&self) -> Option<&str> {
         Some(self.job_id.as_str()).filter(|of| !of.is_empty())

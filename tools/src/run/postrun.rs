@@ -171,7 +171,7 @@ impl Scavenge<'_> {
 
     /// Saves a dataset and reports how that went. Returns whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
-        let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
+        let label = format!("dataset {} `{}'", dataset.id, dataset.name_text());
         let nodes = count(self.nodes().len() as u64, "node");
         warn(format_args!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
         self.begin();
