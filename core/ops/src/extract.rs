@@ -3,7 +3,7 @@
 //! No file is replaced: one that is there already must be the very file. Each is written under a hidden name, synced, and linked
 //! to its own name, so that it is there as a whole or not at all.
 
-use super::OpsError;
+use super::{OpsError, BLOCK_BYTES};
 use scr_base::env::Env;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{compare, expect_bytes, open_whole};
@@ -118,5 +118,3 @@ fn taken(path: &Path) -> OpsError {
         "{path} is there already and is another file; move it away first. Nothing is replaced"
     ))
 }
-
-const BLOCK_BYTES: u64 = 1 << 20;

@@ -6,7 +6,7 @@
 //! later datasets would count as older. The import registers as running before it reads a byte, and checks for jobs once more
 //! before the index lists the dataset.
 
-use super::OpsError;
+use super::{OpsError, BLOCK_BYTES};
 use scr_base::env::Env;
 use scr_base::fs::verify::{checksum, open_whole};
 use scr_base::fs::{At, Durability, Files, Kind, Status};
@@ -59,11 +59,11 @@ impl Import<'_> {
     /// [`OpsError`].
     pub fn run(&self) -> Result<Imported, OpsError> {
         let found = self.name.len();
-        if found == 0 || found > MAX_NAME_BYTES || self.name.contains(&0) {
-            return Err(OpsError::Refused(format!(
+        OpsError::refuse_unless((1..=MAX_NAME_BYTES).contains(&found) && !self.name.contains(&0), || {
+            format!(
                 "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
-            )));
-        }
+            )
+        })?;
         self.refuse_taken(&self.ledger().index()?)?;
         let names = self.names()?;
         let all: BTreeSet<&FileName> = names.iter().flatten().collect();
@@ -168,24 +168,18 @@ impl Import<'_> {
     fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, ReadFile>, OpsError> {
         let one = |name: &&FileName| {
             let path = self.prefix.file(name);
-            if self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link) {
-                return Err(OpsError::Refused(format!(
-                    "{} is a symbolic link; give the file that it leads to",
-                    path.display()
-                )));
-            }
+            let is_link = self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link);
+            let why = || format!("{} is a symbolic link; give the file that it leads to", path.display());
+            OpsError::refuse_unless(!is_link, why)?;
             let (file, before) = open_whole(self.files(), &path, None)?;
             refuse_linked(&path, &before)?;
             let crc = checksum(&*file, &path, BLOCK_BYTES)?;
             Unsynced { files: self.files(), prefix: self.prefix }.sync(&path, &*file)?;
             let after = file.status().at("look at", &path)?;
-            let version = version(&after);
-            if version != self::version(&before) {
-                return Err(changed(&path));
-            }
+            expect_unchanged(&path, &before, &after)?;
             let name = (*name).clone();
             let file = PrefixFile { name: name.clone(), bytes: Some(after.len), crc: Some(crc) };
-            Ok((name, (file, version)))
+            Ok((name, (file, after)))
         };
         at_a_time(self.env.processors, names, one).into_iter().collect()
     }
@@ -204,9 +198,7 @@ impl Import<'_> {
             let path = self.prefix.file(&file.name);
             let now = self.files().status(&path).at("look at", &path)?;
             refuse_linked(&path, &now)?;
-            if version(&now) != *then {
-                return Err(changed(&path));
-            }
+            expect_unchanged(&path, then, &now)?;
         }
         self.refuse_claimed(names)
     }
@@ -286,31 +278,23 @@ impl Import<'_> {
     }
 }
 
-/// A file as it was read, and the version that was read.
-type ReadFile = (PrefixFile, Version);
+/// A file, and its status when it had been read.
+type ReadFile = (PrefixFile, Status);
 
-/// Which file it is, its length, and when it was changed.
-type Version = ((u64, u64), u64, (i64, u32));
-
-fn version(status: &Status) -> Version {
-    (status.identity, status.len, status.mtime)
-}
-
+/// By another name a file may belong to another dataset, or be written to.
 fn refuse_linked(path: &Path, status: &Status) -> Result<(), OpsError> {
-    match status.links {
-        0 | 1 => Ok(()),
-        // By another name it may belong to another dataset, or be written to.
-        links => Err(OpsError::Refused(format!(
-            "{} has {links} names (hard links); give a copy of it, or remove the other names",
-            path.display()
-        ))),
-    }
+    let (path, links) = (path.display(), status.links);
+    OpsError::refuse_unless(links <= 1, || {
+        format!("{path} has {links} names (hard links); give a copy of it, or remove the other names")
+    })
 }
 
-/// A file is being written.
-fn changed(path: &Path) -> OpsError {
-    let path = path.display();
-    OpsError::Refused(format!("{path} was changed while it was read; import it when nobody writes to it"))
+/// Refuses a file that is being written, and one that is another file now.
+fn expect_unchanged(path: &Path, before: &Status, now: &Status) -> Result<(), OpsError> {
+    let version = |status: &Status| (status.identity, status.len, status.mtime);
+    let why =
+        || format!("{} was changed while it was read; import it when nobody writes to it", path.display());
+    OpsError::refuse_unless(version(before) == version(now), why)
 }
 
 /// A job is at work, and has this line in `running`.
@@ -319,5 +303,3 @@ fn job_runs(line: &str) -> OpsError {
         "a job runs in the prefix directory ({line}); import the files when it has ended"
     ))
 }
-
-const BLOCK_BYTES: u64 = 1 << 20;

@@ -251,11 +251,14 @@ impl Dataset {
 
 /// Says that a run has found wrong bytes in the parts of these ranks.
 fn found_wrong(ranks: &BTreeSet<Rank>) -> String {
-    let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
-    match names.is_empty() {
+    match ranks.is_empty() {
         true => String::new(),
-        false => format!("; a run has found wrong bytes in the parts of ranks {}", names.join(", ")),
+        false => format!("; a run has found wrong bytes in the parts of ranks {}", joined(ranks)),
     }
+}
+
+fn joined<'r>(ranks: impl IntoIterator<Item = &'r Rank>) -> String {
+    ranks.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &PluginHost) -> Option<String> {
@@ -267,15 +270,11 @@ fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &Plugi
     if let Some(unknown) = losses.keys().find(|rank| sets.iter().all(|set| !set.contains(rank))) {
         return Some(format!("no node knows anything of the part of rank {unknown}"));
     }
+    let name = &protection.scheme;
+    let cannot_be_used = |error| format!("the scheme {name} cannot be used: {}", scr_base::describe(&error));
     let scheme = match load(scan, plugins) {
         Ok(scheme) => scheme,
-        Err(error) => {
-            return Some(format!(
-                "the scheme {} cannot be used: {}",
-                protection.scheme,
-                scr_base::describe(&error)
-            ))
-        }
+        Err(error) => return Some(cannot_be_used(error)),
     };
     let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();
     sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
@@ -284,15 +283,11 @@ fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &Plugi
             Some(Lost::Data) => true,
             known => known.is_some() && !is_local,
         };
-        let missing: Vec<_> = set.iter().filter(is_missing).map(ToString::to_string).collect();
-        let members: Vec<_> = set.iter().map(ToString::to_string).collect();
-        let (members, missing) = (members.join(", "), missing.join(", "));
+        let (members, missing) = (joined(*set), joined(set.iter().filter(is_missing)));
+        let lost = format!("the set of ranks {members} has lost ranks {missing}");
         match is_local {
-            true => format!("the set of ranks {members} has lost ranks {missing} before it was protected"),
-            false => format!(
-                "the set of ranks {members} has lost ranks {missing}, and {} does not survive that",
-                protection.scheme
-            ),
+            true => format!("{lost} before it was protected"),
+            false => format!("{lost}, and {name} does not survive that"),
         }
     })
 }

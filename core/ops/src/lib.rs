@@ -41,3 +41,6 @@ pub use import::{Import, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
 pub use saving::{is_list_lost, may_lack_entries, unsaved, Plan, Saving};
+
+/// How much of a file is read at a time.
+const BLOCK_BYTES: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use scr_comm::Rank;
 use scr_core::cache::filemap::{Filemap, PartState};
 use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir, PartPlace};
-use scr_core::cache::record::RankRecord;
+use scr_core::cache::record::{FileRecord, RankRecord, RedundancyRecord};
 use std::path::{Path, PathBuf};
 
 /// The cache directories at or below a folder: those with datasets in them. `<base>/<user>/scr.<allocation>` is what
@@ -59,7 +59,8 @@ impl Plan {
         for id in there.ids {
             let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
             let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
-            let name = maps.iter().find_map(|part| part.map.record.as_ref()).map(label).unwrap_or_default();
+            let record = maps.iter().find_map(|part| part.map.record.as_ref());
+            let name = record.map_or_else(String::new, |record| record.dataset.name_text());
             if is_wanted(wanted, id, &name) {
                 plan.datasets.push(planned(id, name, &maps));
             }
@@ -88,52 +89,39 @@ struct Part {
 impl Part {
     fn look(files: &dyn Files, cache: &Path, id: u64, rank: Rank) -> Self {
         let dir = PartDir::new(cache, id, rank);
-        match files.read_all(&dir.filemap(), MAX_TREE_BYTES) {
-            Ok(bytes) => Self { map: Filemap::parse(&bytes), dir, rank, error: None },
-            Err(error) => {
-                Self { map: Filemap::default(), dir, rank, error: Some(scr_base::describe(&error)) }
-            }
-        }
+        let read = files.read_all(&dir.filemap(), MAX_TREE_BYTES);
+        let error = read.as_ref().err().map(|error| scr_base::describe(error));
+        Self { map: read.map(|bytes| Filemap::parse(&bytes)).unwrap_or_default(), dir, rank, error }
     }
 
     /// The findings on the filemap.
     fn item(&self) -> Item {
         let path = self.dir.filemap();
-        let now = "what it records counts as lost at the next start, and is rebuilt where the scheme can"
-            .to_owned();
-        let verdict = match (&self.error, self.map.damaged, self.map.state) {
-            (Some(error), _, _) => Verdict::Wrong { found: error.clone(), now },
-            (None, true, _) => Verdict::Wrong { found: format!("{} is damaged", path.display()), now },
-            (None, false, PartState::Prepared | PartState::Complete | PartState::Refused) => Verdict::Intact,
-            (None, false, _) => {
-                let why = "this part is being written, or its run has died; the next start removes it then"
-                    .to_owned();
-                Verdict::Unverified { why }
-            }
+        let damage = self.map.damaged.then(|| format!("{} is damaged", path.display()));
+        let verdict = match (self.error.clone().or(damage), self.map.state) {
+            (Some(found), _) => Verdict::Wrong { found, now: COUNTS_AS_LOST.to_owned() },
+            (None, PartState::Prepared | PartState::Complete | PartState::Refused) => Verdict::Intact,
+            (None, _) => Verdict::Unverified { why: UNFINISHED.to_owned() },
         };
         Item { path, kind: ItemKind::Filemap, rank: Some(self.rank.0), bytes: 0, verdict }
     }
 }
 
+const COUNTS_AS_LOST: &str =
+    "what it records counts as lost at the next start, and is rebuilt where the scheme can";
+const UNFINISHED: &str = "this part is being written, or its run has died; the next start removes it then";
+
 /// The files that a record names.
 fn reads(dir: &PartDir, record: &RankRecord) -> Vec<Read> {
-    let data = record.files.iter().map(|file| Read {
-        path: PartPlace::file(dir, record, file),
-        kind: ItemKind::Data,
-        rank: record.rank.0,
-        bytes: Some(file.bytes),
-        crc: file.crc,
-        now: what_now(record),
-    });
-    let kept = record.redundancy.map(|kept| Read {
-        path: dir.redundancy(),
-        kind: ItemKind::Redundancy,
-        rank: record.rank.0,
-        bytes: Some(kept.bytes),
-        crc: Some(kept.crc),
-        now: what_now(record),
-    });
-    data.chain(kept).collect()
+    let read = |path, kind, bytes, crc| {
+        let (rank, bytes, now) = (record.rank.0, Some(bytes), what_now(record));
+        Read { path, kind, rank, bytes, crc, now }
+    };
+    let data =
+        |file: &FileRecord| read(PartPlace::file(dir, record, file), ItemKind::Data, file.bytes, file.crc);
+    let kept =
+        |kept: RedundancyRecord| read(dir.redundancy(), ItemKind::Redundancy, kept.bytes, Some(kept.crc));
+    record.files.iter().map(data).chain(record.redundancy.map(kept)).collect()
 }
 
 fn what_now(record: &RankRecord) -> String {
@@ -148,10 +136,6 @@ fn what_now(record: &RankRecord) -> String {
         "the part of rank {} counts as lost at the next start, and {scheme} rebuilds it from its set",
         record.rank
     )
-}
-
-fn label(record: &RankRecord) -> String {
-    String::from_utf8_lossy(&record.dataset.name).into_owned()
 }
 
 fn in_words(state: PartState) -> &'static str {

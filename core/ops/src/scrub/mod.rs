@@ -11,6 +11,7 @@
 mod cached;
 mod prefixed;
 
+use crate::BLOCK_BYTES;
 pub use cached::find_caches;
 use scr_base::fs::verify::{checksum_with, compare, open_whole, FileError};
 use scr_base::fs::{Files, FsError, MAX_TREE_BYTES};
@@ -127,10 +128,8 @@ impl Plan {
 
     /// The bytes that [`run`](Self::run) will read.
     pub fn bytes(&self) -> u64 {
-        let reads = self.datasets.iter().flat_map(|(_, reads)| reads);
-        reads
-            .filter(|read| read.crc.is_some())
-            .fold(0, |sum, read| sum.saturating_add(read.bytes.unwrap_or(0)))
+        let reads = self.datasets.iter().flat_map(|(_, reads)| reads).filter(|read| read.crc.is_some());
+        reads.fold(0, |sum, read| sum.saturating_add(read.bytes.unwrap_or(0)))
     }
 
     /// Reads everything, and calls `progress` with the number of bytes that have just been read.
@@ -171,12 +170,10 @@ pub fn filemap(files: &dyn Files, path: &Path) -> Result<KvTree, FsError> {
 
 /// Compares length and checksum, as far as they are recorded.
 fn compare_with(files: &dyn Files, wanted: Read, progress: &mut dyn FnMut(u64)) -> Item {
-    let verdict = match look(files, &wanted, progress) {
-        Ok(verdict) => verdict,
-        Err(error) => Verdict::Wrong { found: error.to_string(), now: wanted.now },
-    };
-    let bytes = wanted.bytes.unwrap_or(0);
-    Item { path: wanted.path, kind: wanted.kind, rank: Some(wanted.rank), bytes, verdict }
+    let looked = look(files, &wanted, progress);
+    let Read { path, kind, rank, bytes, now, .. } = wanted;
+    let verdict = looked.unwrap_or_else(|error| Verdict::Wrong { found: error.to_string(), now });
+    Item { path, kind, rank: Some(rank), bytes: bytes.unwrap_or(0), verdict }
 }
 
 fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<Verdict, FileError> {
@@ -188,5 +185,3 @@ fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Resu
     let found = checksum_with(&*file, &wanted.path, BLOCK_BYTES, progress)?;
     compare(&wanted.path, Some(expected), Some(found)).map(|()| Verdict::Intact)
 }
-
-const BLOCK_BYTES: u64 = 1 << 20;
