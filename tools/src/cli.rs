@@ -68,7 +68,7 @@ commands! {
         /// Save the datasets that a job has left in cache; `scr run` does this itself
         Postrun(job::AroundArgs): postrun::run;
         /// Finish asynchronous flushes whose data arrived after the application ended
-        Poststage(poststage::PoststageArgs): poststage::run;
+        Poststage(environment::PrefixArgs): poststage::run;
         /// Copy the flushes of this node that use the transport AGENT, even after the job has ended
         Agent(agent::AgentArgs): agent::run;
     }
@@ -271,12 +271,6 @@ fn in_words(error: &clap::Error) -> Option<(String, String)> {
         },
     };
     Some((text, plain))
-}
-
-/// Whether these words are a command line.
-#[cfg(test)]
-pub(crate) fn is_understood(words: &[String]) -> bool {
-    Cli::try_parse_from(words).is_ok()
 }
 
 #[cfg(test)]

@@ -87,16 +87,10 @@ pub(crate) fn speak_as(name: &'static str) {
 
 static NAME: Mutex<&str> = Mutex::new("scr");
 
-#[cfg(test)]
-thread_local! {
-    /// The messages of this thread.
-    pub(crate) static WARNINGS: std::cell::RefCell<Vec<String>> = std::cell::RefCell::default();
-}
-
 /// Prints a message to standard error.
 pub(crate) fn warn(message: impl Display) {
     #[cfg(test)]
-    WARNINGS.with_borrow_mut(|all| all.push(message.to_string()));
+    tests::WARNINGS.with_borrow_mut(|all| all.push(message.to_string()));
     let name = format!("{}:", held(&NAME));
     let name = if colour::has(&io::stderr()) { colour::bold(&name) } else { name };
     print_to_stderr(format_args!("{name} {}", coded("", &message.to_string())));
@@ -148,8 +142,13 @@ pub(crate) fn on_one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    thread_local! {
+        /// The messages of this thread.
+        pub(crate) static WARNINGS: std::cell::RefCell<Vec<String>> = std::cell::RefCell::default();
+    }
 
     #[test]
     fn only_a_closed_pipe_counts_as_one() {

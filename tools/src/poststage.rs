@@ -11,17 +11,10 @@ use scr_core::flush::{poll_transfers_anew, PollResult, Transports};
 use scr_prefix::commit::FlushOutcome;
 use scr_prefix::ledger::Wish;
 
-/// Below which prefix directory.
-#[derive(Args)]
-pub(crate) struct PoststageArgs {
-    #[command(flatten)]
-    place: environment::PrefixArgs,
-}
-
 /// `scr poststage`.
-pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
+pub(crate) fn run(args: &environment::PrefixArgs) -> Result<Answer> {
     let mut env = environment::env()?;
-    let prefix = environment::prefix(&mut env, args.place.given())?;
+    let prefix = environment::prefix(&mut env, args.given())?;
     let report = end(&env, &prefix)?;
     report.errors.iter().for_each(warn);
     print_lines(&report.lines)?;

@@ -10,13 +10,9 @@ use scr_config::descriptor::NOTHING_ON_NODES;
 use scr_core::plugin::{check_library, Trusted};
 
 pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Check> {
-    let (libraries, mut checks) = match libraries(env) {
-        Ok(paths) => {
-            let checks = paths.iter().map(|path| Check::of("library", library(env, path))).collect();
-            (paths, checks)
-        }
-        Err(error) => (Vec::new(), vec![Check::of("library", Err(error))]),
-    };
+    let (libraries, error) = libraries(env).map_or_else(|why| (Vec::new(), Some(why)), |found| (found, None));
+    let checked = libraries.iter().map(|path| library(env, path)).chain(error.map(Err));
+    let mut checks: Vec<_> = checked.map(|outcome| Check::of("library", outcome)).collect();
     checks.push(Check::of("plugins", plugins(env)));
     checks.extend(settings(env, params));
     checks.push(prefix(params));
@@ -116,12 +112,9 @@ fn mpi_of(library: &Path) -> Option<&'static str> {
 /// Whether the launcher that users find first starts programs of a library's MPI.
 fn launcher(mpis: &[&str], manifests: &Manifests) -> Check {
     let subject = "launcher";
-    let programs = ["mpirun", "mpiexec"].map(str::to_owned);
-    let known = programs.iter().filter(|program| manifests.launcher(&[program.as_str().into()]).is_some());
-    for program in known {
-        let Ok(text) = process::output_of(&[program.clone(), "--version".to_owned()], &[], TIMEOUT) else {
-            continue;
-        };
+    let programs = ["mpirun", "mpiexec"].into_iter();
+    for program in programs.filter(|program| manifests.launcher(&[OsString::from(program)]).is_some()) {
+        let Ok(text) = process::version_of(program) else { continue };
         let found = match text.as_str() {
             text if text.contains("Open MPI") || text.contains("OpenRTE") => OPEN_MPI,
             text if text.contains("HYDRA") || text.contains("MPICH") => MPICH,
@@ -139,6 +132,3 @@ fn launcher(mpis: &[&str], manifests: &Manifests) -> Check {
     }
     Check::new(Note, subject, "no mpirun or mpiexec on PATH says which MPI it belongs to")
 }
-
-/// How long a launcher may take to say its version.
-const TIMEOUT: Duration = Duration::from_secs(20);

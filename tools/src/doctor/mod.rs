@@ -17,8 +17,12 @@ pub(crate) struct DoctorArgs {
     /// Check only this node, for the doctor on another node
     #[arg(long, hide = true)]
     node: bool,
-    #[command(flatten)]
-    meeting: network::MeetingArgs,
+    /// The folder where the nodes meet, for the doctor on another node
+    #[arg(long, hide = true, requires = "nodes")]
+    meet_in: Option<PathBuf>,
+    /// How many meet
+    #[arg(long, hide = true, requires = "meet_in")]
+    nodes: Option<usize>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +69,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     if args.node {
         return node::print_report(&env, &params);
     }
-    if let Some(meeting) = args.meeting.meet_in.as_deref().zip(args.meeting.nodes) {
+    if let Some(meeting) = args.meet_in.as_deref().zip(args.nodes) {
         return network::print_report(&env, &params, meeting);
     }
     let manifests = Manifests::load(&env)?;

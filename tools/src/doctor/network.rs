@@ -13,17 +13,6 @@ use scr_comm::tcp::interface::choose;
 use scr_comm::tcp::listen;
 use std::net::{SocketAddr, TcpStream};
 
-/// The arguments for the doctor on another node.
-#[derive(Args)]
-pub(super) struct MeetingArgs {
-    /// The folder where the nodes meet, for the doctor on another node
-    #[arg(long, hide = true, requires = "nodes")]
-    pub(super) meet_in: Option<PathBuf>,
-    /// How many meet
-    #[arg(long, hide = true, requires = "meet_in")]
-    pub(super) nodes: Option<usize>,
-}
-
 /// Lets these nodes connect to each other, if any checkpoint needs that. If there are many nodes, each connects to those of its
 /// group, and neighbouring groups have a node in common.
 pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String]) -> Vec<Check> {

@@ -79,8 +79,8 @@ impl Allocation {
         // The names come from files, variables and commands, and become words of command lines.
         let named = nodes.iter().try_for_each(|node| hostlist::check_name(node));
         named.context("in the list of the job's nodes")?;
-        if let Some(way) = pretend.and_then(|pretend| pretend.way_to(&nodes)) {
-            manager.on_node = Some(way);
+        if let Some(pretend) = pretend.filter(|pretend| pretend.lead_to(&nodes)) {
+            manager.on_node = Some(pretend.on_node);
         }
         let prefix = dir.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
         let about = About { nodes: &nodes, ..about };
@@ -154,11 +154,8 @@ impl Allocation {
     /// # Errors
     /// It cannot be asked.
     pub(crate) fn reported_down(&self) -> Result<Vec<String>> {
-        self.manager.down.nodes(&self.env, self.about())
-    }
-
-    fn about(&self) -> About<'_> {
-        About { job: &self.own_job_id, nodes: &self.nodes, hidden: &self.hidden }
+        let about = About { job: &self.own_job_id, nodes: &self.nodes, hidden: &self.hidden };
+        self.manager.down.nodes(&self.env, about)
     }
 }
 
@@ -322,7 +319,7 @@ fn is_passed_on(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::WARNINGS;
+    use crate::output::tests::WARNINGS;
     use scr_base::fs::RealFiles;
     use scr_config::param::{AppConfig, Settings};
     use scr_test_kit::TestEnv;

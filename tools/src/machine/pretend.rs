@@ -8,7 +8,7 @@ use scr_prefix::LastRun;
 /// The nodes of such a job, and the way to them.
 pub(super) struct PretendNodes {
     nodes: Vec<String>,
-    on_node: OnNode,
+    pub(super) on_node: OnNode,
 }
 
 impl PretendNodes {
@@ -45,13 +45,8 @@ impl PretendNodes {
     }
 
     /// Whether these are such nodes. A program that looks after the job may have run on some of them since.
-    fn lead_to(&self, nodes: &[String]) -> bool {
+    pub(super) fn lead_to(&self, nodes: &[String]) -> bool {
         nodes.iter().any(|node| self.nodes.contains(node))
-    }
-
-    /// The way to these nodes, if it is known.
-    pub(super) fn way_to(self, nodes: &[String]) -> Option<OnNode> {
-        self.lead_to(nodes).then_some(self.on_node)
     }
 }
 

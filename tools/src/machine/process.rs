@@ -83,11 +83,6 @@ impl Activity {
     pub(crate) fn new(longest_idle: Duration) -> Self {
         Self { longest_idle, last: Mutex::new(Instant::now()) }
     }
-
-    /// How long the commands may still print nothing.
-    fn left(&self) -> Duration {
-        self.longest_idle.saturating_sub(held(&self.last).elapsed())
-    }
 }
 
 /// Runs a command without input and without the `hidden` variables, and kills it at its limit.
@@ -127,7 +122,8 @@ fn wait_while_active(
 ) -> Result<Option<ExitStatus>> {
     let mut before = 0;
     loop {
-        let left = activity.left();
+        // How long the commands may still print nothing.
+        let left = activity.longest_idle.saturating_sub(held(&activity.last).elapsed());
         if left.is_zero() {
             kill(child)?;
             return Ok(None);
@@ -163,6 +159,11 @@ pub(crate) fn output_of(command: &[String], hidden: &[String], limit: Duration) 
     let finished = run(command, hidden, Limit::Total(limit))?;
     ensure!(finished.succeeded(), "`{}' failed: {}", command.join(" "), finished.failure());
     Ok(finished.stdout)
+}
+
+/// What a launcher says of its version.
+pub(crate) fn version_of(launcher: &str) -> Result<String> {
+    output_of(&[launcher.to_owned(), "--version".to_owned()], &[], Duration::from_secs(20))
 }
 
 /// A command that runs beside this process, and continues when this process ends.

@@ -13,10 +13,10 @@ mod text;
 use crate::log::sources;
 use crate::prelude::*;
 use crate::run::JobContext;
+use indexmap::IndexMap;
 use scr_base::parallel::at_a_time;
 use scr_core::log::{jobs, Class, Figures, History};
 use scr_plugin_api::LogQuery;
-use std::collections::BTreeMap;
 
 /// Which jobs, and how to show them.
 #[derive(Args)]
@@ -43,8 +43,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "N")]
     worst: Option<usize>,
     /// Add up the jobs of each user
-    #[arg(long, value_name = "WHAT", conflicts_with_all = ["brief", "html"])]
-    by: Option<Key>,
+    #[arg(long, value_name = "WHAT", value_parser = ["user"], conflicts_with_all = ["brief", "html"])]
+    by: Option<String>,
     /// Print a few lines of the newest job, as for the end of a batch script or an epilog
     #[arg(long, conflicts_with_all = ["html", "json", "csv"])]
     brief: bool,
@@ -91,12 +91,6 @@ impl ReportArgs {
     }
 }
 
-/// What the jobs have in common whose costs are added up.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Key {
-    User,
-}
-
 /// A job, and where it ran.
 struct Job {
     dir: PathBuf,
@@ -120,7 +114,7 @@ fn report(args: &ReportArgs) -> Result<Answer> {
     notes.iter().for_each(warn);
     all.retain(|job| job.figures.until >= since);
     all.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.figures.user));
-    let mut users = args.by.map(|Key::User| by_user(&all));
+    let mut users = args.by.as_ref().map(|_| by_user(&all));
     match &mut users {
         Some(users) => args.order(users, |(.., figures)| figures),
         None => args.order(&mut all, |job| &job.figures),
@@ -154,16 +148,13 @@ type User = (String, usize, Figures);
 
 /// Adds up what the jobs of each user have cost.
 fn by_user(all: &[Job]) -> Vec<User> {
-    let mut users: Vec<User> = Vec::new();
+    let mut users: IndexMap<&str, (usize, Figures)> = IndexMap::new();
     for Job { figures, .. } in all {
-        let at = users.iter().position(|(user, ..)| *user == figures.user).unwrap_or_else(|| {
-            users.push((figures.user.clone(), 0, Figures::default()));
-            users.len() - 1
-        });
-        users[at].1 += 1;
-        users[at].2.add(figures);
+        let (jobs, sum) = users.entry(&figures.user).or_default();
+        *jobs += 1;
+        sum.add(figures);
     }
-    users
+    users.into_iter().map(|(user, (jobs, sum))| (user.to_owned(), jobs, sum)).collect()
 }
 
 fn user_json((user, jobs, figures): &User) -> Value {

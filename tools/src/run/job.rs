@@ -351,14 +351,12 @@ fn run_command(
 /// Whether a launcher refuses a second file with nodes.
 fn takes_file_once(command: &[OsString], launcher: &Launcher) -> bool {
     let Some(sign) = &launcher.file_once_if else { return false };
-    let program = command[0].to_string_lossy().into_owned();
-    let version = process::output_of(&[program, "--version".to_owned()], &[], LONGEST_VERSION);
+    let version = process::version_of(&command[0].to_string_lossy());
     version.is_ok_and(|version| version.contains(sign.as_str()))
 }
 
 /// Begins another part of a command line, for another program.
 const PART: &str = ":";
-const LONGEST_VERSION: Duration = Duration::from_secs(20);
 
 fn hostfile(allocation: &Allocation, bad: &[BadNode]) -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("scr-hosts.").tempfile()?;

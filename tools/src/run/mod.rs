@@ -27,6 +27,7 @@ use crate::prelude::*;
 use crate::report;
 use job::Job;
 use restart_policy::StopReason;
+use scr_config::descriptor::Store;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -219,13 +220,10 @@ struct Agents {
 
 /// Whether the settings of a job let agents flush.
 fn are_configured(params: &Params) -> bool {
-    let by_store = || {
-        let stores =
-            environment::descriptors(params).map(|descriptors| descriptors.stores).unwrap_or_default();
-        stores.iter().any(|store| store.flush_by().transport.eq_ignore_ascii_case(AGENT))
-    };
-    params.get(&param::FLUSH_ASYNC)
-        && (params.get(&param::FLUSH_TYPE).eq_ignore_ascii_case(AGENT) || by_store())
+    let is_agent = |transport: &str| transport.eq_ignore_ascii_case(AGENT);
+    let of_store = |store: &Store| is_agent(&store.flush_by().transport);
+    let by_store = || environment::descriptors(params).is_ok_and(|all| all.stores.iter().any(of_store));
+    params.get(&param::FLUSH_ASYNC) && (is_agent(&params.get(&param::FLUSH_TYPE)) || by_store())
 }
 
 impl Agents {
