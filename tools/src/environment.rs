@@ -120,10 +120,9 @@ pub(crate) fn hold(env: &mut Env, dir: &Path) -> Result<()> {
 
 /// Fails where there is no such prefix directory.
 pub(crate) fn expect_dir(dir: &Path) -> Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    bail!("there is no prefix directory {}; correct the name that was given, or SCR_PREFIX", dir.display())
+    let cure = "correct the name that was given, or SCR_PREFIX";
+    ensure!(dir.is_dir(), "there is no prefix directory {}; {cure}", dir.display());
+    Ok(())
 }
 
 /// The parameters that a job which is started here would see. Fails where a setting of a place cannot be used, as a job does: a

@@ -1,10 +1,8 @@
 //! The progress of a command, for people and for processes that wait for it.
 
+use crate::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
-use scr_plugin_api::held;
 use std::borrow::Cow;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 /// Progress on standard error, where that is a terminal. It is cleared when this value is dropped.
 pub(crate) struct Progress(ProgressBar);

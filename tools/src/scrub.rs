@@ -44,7 +44,8 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let progress = Progress::new("reading what is recorded");
     let mut plans = Vec::new();
     for target in targets {
-        let plan = plan(files, &target, wanted)?;
+        let of = if target.0 == CACHE { Plan::of_cache } else { Plan::of_prefix };
+        let plan = of(files, &target.1, wanted).with_context(|| format!("cannot look at {target}"))?;
         plans.push((target, plan));
     }
     if let Some(name) = &args.dataset {
@@ -64,11 +65,6 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
         report.0.push((target, found));
     }
     Ok(report)
-}
-
-fn plan(files: &dyn Files, target: &Target, wanted: Option<&str>) -> Result<Plan> {
-    let of = if target.0 == CACHE { Plan::of_cache } else { Plan::of_prefix };
-    of(files, &target.1, wanted).with_context(|| format!("cannot look at {target}"))
 }
 
 /// The findings, target by target.

@@ -4,12 +4,10 @@
 //! `now`), a time with a zone, or a distance from now: `+2 hours`, `-1h30m`, `3 days ago`. A distance without a sign leads to
 //! where the option looks. A length is what parameters such as `SCR_HALT_SECONDS` take: `3600`, `1h30m`, `2 hours`.
 
-use crate::output::warn;
+use crate::prelude::*;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, Zoned};
-use scr_config::param;
-use std::time::Duration;
 
 /// The grammar, for help texts and messages.
 pub(crate) const GRAMMAR: &str = "a day (2026-11-21, yesterday), a time (\"2026-11-21 03:28\", \"8:30am tomorrow\", now), both in local \
@@ -154,9 +152,9 @@ pub(crate) fn seconds_or_back(text: &str) -> Result<u64, String> {
 }
 
 /// The moment that an option gives, in microseconds since the epoch; a length of time leads back.
-pub(crate) fn given(option: &str, text: Option<&str>) -> anyhow::Result<Option<u64>> {
+pub(crate) fn given(option: &str, text: Option<&str>) -> Result<Option<u64>> {
     let moment = text.map(|text| moment(text, Looks::Back, &Zoned::now())).transpose();
-    let moment = moment.map_err(|why| anyhow::anyhow!("{option} cannot be understood: {why}"))?;
+    let moment = moment.map_err(|why| anyhow!("{option} cannot be understood: {why}"))?;
     Ok(moment.map(|moment| micros(&moment)))
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
         may_have_ended.extend(in_use.iter().filter(|in_use| !in_use.is_known).map(|_| id.clone()));
-        let user = folders.first().and_then(JobFolder::user);
+        let user = folders.first().and_then(|folder| folder.parent.path().file_name().map(OsStr::to_owned));
         let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
             outcomes.push(Outcome { folder, kept });
         }
         if !args.dry_run && outcomes[first..].iter().all(|outcome| outcome.kept.is_none()) {
-            user.iter().for_each(|user| remove_metrics(&env, &params, user, &id));
+            user.iter().for_each(|user| remove_metrics(&env, &params, &user.to_string_lossy(), &id));
         }
     }
     let mut kept: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -278,13 +278,6 @@ fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeSet<(String, u32, u32)> {
         }
     }
     users
-}
-
-impl JobFolder {
-    /// The name of the user, as the job has it.
-    fn user(&self) -> Option<String> {
-        Some(self.dir.path().parent()?.file_name()?.to_string_lossy().into_owned())
-    }
 }
 
 fn newest(files: &dyn Files, path: &Path) -> Option<SystemTime> {

@@ -99,10 +99,9 @@ pub(super) fn explain(configuration: &Configuration, name: &str, as_json: bool) 
     let found =
         configuration.params.named(&upper).or_else(|| configuration.params.named(&format!("SCR_{upper}")));
     let Some(parameter) = found else {
-        let cause = param::unknown(&upper).map(|cause| cause.to_string());
-        let why = cause.unwrap_or_else(|| {
-            format!("{upper} begins a descriptor line and is no parameter; see scr.conf(5)")
-        });
+        let of_descriptor =
+            || format!("{upper} begins a descriptor line and is no parameter; see scr.conf(5)");
+        let why = param::unknown(&upper).map_or_else(of_descriptor, |cause| cause.to_string());
         let is_new = why.starts_with("there is no") && !why.contains("did you mean");
         warn(if is_new { why + &alike(&upper) } else { why });
         return Ok(Answer::No);
@@ -123,12 +122,8 @@ fn alike(name: &str) -> String {
         &known[..end]
     };
     let meant = param::nearest(&full, all().map(begin));
-    let names: Vec<_> = all().filter(|known| Some(begin(known)) == meant.as_deref()).collect();
-    if names.is_empty() {
-        String::new()
-    } else {
-        format!("; did you mean one of {}?", names.join(", "))
-    }
+    let names = joined(all().filter(|known| Some(begin(known)) == meant.as_deref()), ", ");
+    meant.map_or_else(String::new, |_| format!("; did you mean one of {names}?"))
 }
 
 /// The mistakes in this parameter.

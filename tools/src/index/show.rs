@@ -43,10 +43,6 @@ pub(super) fn rows(index: &Index, known: &[Held]) -> Vec<Row> {
 }
 
 impl Row {
-    fn is_valid(&self) -> bool {
-        self.listed.as_ref().is_some_and(IndexEntry::is_valid)
-    }
-
     /// Which allocation has it in its cache.
     fn in_cache(&self) -> Option<&str> {
         let copy = self.copy.as_ref().filter(|copy| copy.entry.is_on_nodes());
@@ -95,7 +91,7 @@ pub(super) fn json(rows: &[Row]) -> Value {
         json!({
             "id": row.seq.id,
             "name": row.name,
-            "valid": row.is_valid(),
+            "valid": listed.is_some_and(IndexEntry::is_valid),
             "flushed": listed.and_then(|entry| entry.flushed.as_deref()),
             "current": listed.is_some_and(|entry| entry.current),
             "in_index": listed.is_some(),

@@ -121,11 +121,9 @@ pub(crate) fn names() -> Vec<&'static str> {
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
     let since = time::given("--since", args.since.as_deref())?;
     let until = time::given("--until", args.until.as_deref())?;
-    if let (Some(since), Some(until)) = (since, until) {
-        if since >= until {
-            let late = Duration::from_micros(since - until);
-            bail!("--since is {} after --until, so that nothing is between", span(late));
-        }
+    if let Some(late) = since.zip(until).and_then(|(since, until)| since.checked_sub(until)) {
+        let late = span(Duration::from_micros(late));
+        bail!("--since is {late} after --until, so that nothing is between");
     }
     Ok(LogQuery {
         prefix: (!args.all).then(|| prefix.dir().display().to_string()),

@@ -157,8 +157,7 @@ pub(super) fn database(env: &Env, query: &LogQuery) -> Result<LogEntries> {
 /// The database that a job which is started here would log to.
 pub(super) fn sink(env: &Env) -> Result<Box<dyn LogSink>> {
     let params = environment::params(env);
-    if params.get(&param::LOG_DB_HOST).is_none() {
-        bail!("there is no database to go to: set SCR_LOG_DB_HOST, and SCR_LOG_DB_NAME, _USER and _PASS as needed");
-    }
+    let cure = "set SCR_LOG_DB_HOST, and SCR_LOG_DB_NAME, _USER and _PASS as needed";
+    ensure!(params.get(&param::LOG_DB_HOST).is_some(), "there is no database to go to: {cure}");
     Ok(database_sink(&environment::plugin_host(env), &params)?)
 }

@@ -4,12 +4,10 @@
 //! The templates beside this file are the pages: `page.html` is the frame of each, `parts.html` has tables and pictures. A picture
 //! is an SVG with a title and a description in words; what lies where in a curve, or in stretches of time, is computed here.
 
-use crate::table::Table;
-use anyhow::Result;
+use crate::prelude::*;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{escape_formatter, Environment, UndefinedBehavior};
-use serde_json::{json, Value};
 
 /// The templates, by their names. Classes `k0` to `k6` are the colours of classes of time, which differ in lightness as well, so
 /// that they do in print.

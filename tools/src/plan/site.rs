@@ -73,11 +73,11 @@ impl Kind {
     pub(super) const SINGLE: Self = Self { name: "SINGLE", set_size: 1, failures: 0 };
     const PARTNER: Self = Self { name: "PARTNER", set_size: 2, failures: 1 };
 
-    const fn xor(set_size: u64) -> Self {
+    fn xor(set_size: u64) -> Self {
         Self { name: "XOR", set_size, failures: 1 }
     }
 
-    const fn rs(set_size: u64, failures: u64) -> Self {
+    fn rs(set_size: u64, failures: u64) -> Self {
         Self { name: "RS", set_size, failures }
     }
 
@@ -130,18 +130,11 @@ impl Loss {
 }
 
 /// Sets to choose from, if the file names no scheme.
-const KINDS: [Kind; 10] = [
-    Kind::SINGLE,
-    Kind::PARTNER,
-    Kind::xor(4),
-    Kind::xor(8),
-    Kind::xor(16),
-    Kind::xor(32),
-    Kind::rs(8, 2),
-    Kind::rs(16, 2),
-    Kind::rs(16, 4),
-    Kind::rs(32, 4),
-];
+fn kinds() -> impl Iterator<Item = Kind> {
+    let xor = [4, 8, 16, 32].map(Kind::xor);
+    let rs = [(8, 2), (16, 2), (16, 4), (32, 4)].map(|(set_size, failures)| Kind::rs(set_size, failures));
+    [Kind::SINGLE, Kind::PARTNER].into_iter().chain(xor).chain(rs)
+}
 
 /// Bandwidths of the cache and of the network of a node, in bytes per second.
 type Bandwidths = [Option<f64>; 2];
@@ -218,7 +211,7 @@ fn schemes(
     let scheme = |kind, cost| Scheme { kind, cost, recover: cost + restart };
     let sections = root.sections("scheme")?;
     if sections.is_empty() {
-        let fitting = KINDS.into_iter().filter(|kind| kind.set_size <= nodes);
+        let fitting = kinds().filter(|kind| kind.set_size <= nodes);
         return fitting.map(|kind| Ok(scheme(kind, cost(kind)?))).collect();
     }
     let read = |section: Section<'_>| {
@@ -235,10 +228,12 @@ fn schemes(
 /// The scheme of a `[[scheme]]` table, with the defaults that scr has.
 fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
     let name = section.required("type", &line())?;
-    let known: &[&str] = match name.as_str() {
-        "SINGLE" | "PARTNER" => &[],
-        "XOR" => &["set-size"],
-        "RS" => &["set-size", "set-failures"],
+    // How to make it, and the keys that it knows.
+    let (kind, known): (fn(u64, u64) -> Kind, &[&str]) = match name.as_str() {
+        "SINGLE" => (|_, _| Kind::SINGLE, &[]),
+        "PARTNER" => (|_, _| Kind::PARTNER, &[]),
+        "XOR" => (|set_size, _| Kind::xor(set_size), &["set-size"]),
+        "RS" => (Kind::rs, &["set-size", "set-failures"]),
         _ => bail!(section.error_of("type", format!("is `{name}'; it must be SINGLE, PARTNER, XOR or RS"))),
     };
     for key in ["set-size", "set-failures"] {
@@ -248,12 +243,7 @@ fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
     let failures = section.optional("set-failures", &whole(1, 128))?.unwrap_or(2);
     let least = if name == "RS" { failures + 1 } else { 2 };
     let set_size = section.optional("set-size", &whole(least, 1024))?.unwrap_or(8.max(least));
-    let kind = match name.as_str() {
-        "SINGLE" => Kind::SINGLE,
-        "PARTNER" => Kind::PARTNER,
-        "XOR" => Kind::xor(set_size),
-        _ => Kind::rs(set_size, failures),
-    };
+    let kind = kind(set_size, failures);
     let needed = kind.set_size;
     ensure!(needed <= nodes, section.error(format!("{kind} needs {needed} nodes, and there are {nodes}")));
     Ok(kind)

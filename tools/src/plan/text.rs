@@ -63,18 +63,18 @@ fn head(report: &Report) -> String {
 /// The table of these plans.
 pub(super) fn plans<'c>(plans: impl IntoIterator<Item = &'c Candidate>) -> Table {
     let row = |candidate: &Candidate| {
-        let rate: f64 = candidate.machine.levels().iter().map(|level| level.rate).sum();
         let fatal = candidate.machine.levels().last().map_or(0.0, |level| level.rate);
-        let flush =
-            if candidate.kinds.is_empty() { "-".to_owned() } else { grouped(candidate.flush_every() as f64) };
-        let count = if candidate.kinds.is_empty() { "-".to_owned() } else { candidate.count.to_string() };
+        let (count, flush) = match candidate.kinds.is_empty() {
+            true => ("-".to_owned(), "-".to_owned()),
+            false => (candidate.count.to_string(), grouped(candidate.flush_every() as f64)),
+        };
         [
             named(&candidate.kinds),
             percent(candidate.efficiency),
             time(candidate.plan.interval),
             count,
             flush,
-            format!("{:.1} % of failures", 100.0 * (1.0 - fatal / rate)),
+            format!("{:.1} % of failures", 100.0 * (1.0 - fatal / candidate.machine.rate())),
         ]
     };
     let head = ["PLAN", "EFFICIENCY", "INTERVAL", "COUNT", "FLUSH", "SURVIVES IN CACHE"];

@@ -3,7 +3,7 @@
 
 use super::{InfoArgs, ListArgs};
 use crate::prelude::*;
-use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, PluginHost, PluginKind};
+use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, PassedOver, PluginHost, PluginKind};
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let env = environment::env()?;
@@ -65,21 +65,14 @@ pub(super) fn list_json(env: &Env, discovery: &Discovery, plugins: &[&FoundPlugi
             "by": shown(&shadowed.by),
         })
     });
-    let passed_over = discovery.passed_over.iter();
-    let passed_over =
-        passed_over.map(|passed| json!({ "path": shown(&passed.path), "reason": passed.reason }));
+    let passed_over = |passed: &PassedOver| json!({ "path": shown(&passed.path), "reason": passed.reason });
     json!({
         "places": discovery.places.iter().map(|place| shown(&place.folder)).collect::<Vec<_>>(),
-        "plugins": plugins_json(env, plugins),
+        "plugins": plugins.iter().map(|found| plugin_json(env, found)).collect::<Vec<_>>(),
         "shadowed": shadowed.collect::<Vec<_>>(),
-        "passed_over": passed_over.collect::<Vec<_>>(),
+        "passed_over": discovery.passed_over.iter().map(passed_over).collect::<Vec<_>>(),
         "notes": discovery.notes,
     })
-}
-
-/// Plugins by their manifests.
-pub(super) fn plugins_json(env: &Env, plugins: &[&FoundPlugin]) -> Vec<Value> {
-    plugins.iter().map(|found| plugin_json(env, found)).collect()
 }
 
 /// Why no job can use a plugin, as far as it can be seen without loading its library.
@@ -119,7 +112,8 @@ pub(super) fn info(args: &InfoArgs) -> Result<Answer> {
     };
     let discovery = host.discover();
     let found: Vec<_> = kinds.iter().filter_map(|&kind| discovery.find(kind, &args.name)).collect();
-    let mut json = json!({ "plugins": plugins_json(&env, &found) });
+    let mut json =
+        json!({ "plugins": found.iter().map(|found| plugin_json(&env, found)).collect::<Vec<_>>() });
     if found.is_empty() {
         let why = not_found(&host, &discovery, &kinds, &args.name);
         if !args.common.json {

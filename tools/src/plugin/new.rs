@@ -98,10 +98,9 @@ fn refuse_taken(env: &Env, kind: PluginKind, name: &str) -> Result<()> {
 fn checked(name: &str) -> Result<&str> {
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-    if begins && name.len() <= 40 && name.chars().all(is_allowed) {
-        return Ok(name);
-    }
-    bail!("`{name}' cannot name a plugin: give a letter and up to 39 letters, digits, `-' or `_'")
+    let is_good = begins && name.len() <= 40 && name.chars().all(is_allowed);
+    ensure!(is_good, "`{name}' cannot name a plugin: give a letter and up to 39 letters, digits, `-' or `_'");
+    Ok(name)
 }
 
 /// The crates of scr that a plugin needs, and after the first those that its tests need: the kit, and what that needs.
@@ -141,10 +140,8 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
 fn unpack(archive: &Path, to: &Path) -> Result<()> {
     let unpacking = || format!("cannot unpack {} with tar", archive.display());
     let status = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(to).status();
-    match status.with_context(unpacking)?.success() {
-        true => Ok(()),
-        false => bail!(unpacking()),
-    }
+    ensure!(status.with_context(unpacking)?.success(), unpacking());
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -65,13 +65,6 @@ pub(super) struct Cost<'f> {
     pub(super) seconds: Option<i64>,
 }
 
-impl Cost<'_> {
-    /// Whether another loss costs the same.
-    pub(super) fn is_as(&self, other: &Self) -> bool {
-        (self.known, self.back_to) == (other.known, other.back_to)
-    }
-}
-
 fn by_name<S: Serializer>(checkpoint: &Option<&Held>, to: S) -> Result<S::Ok, S::Error> {
     checkpoint.map(|held| held.entry.name_text()).serialize(to)
 }

@@ -142,7 +142,8 @@ pub(super) fn row(facts: &Facts, judged: &Judged<'_>) -> [String; 5] {
 fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
     let mut groups: Vec<(Vec<&str>, &Cost<'_>)> = Vec::new();
     for cost in &judged.costs {
-        match groups.last_mut().filter(|(_, last)| last.is_as(cost)) {
+        let is_as = |other: &Cost<'_>| (cost.known, cost.back_to) == (other.known, other.back_to);
+        match groups.last_mut().filter(|(_, last)| is_as(last)) {
             Some((losses, _)) => losses.push(cost.lost),
             None => groups.push((vec![cost.lost], cost)),
         }
@@ -185,7 +186,7 @@ fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
 fn flushes(facts: &Facts) -> Option<String> {
     let (first, others) = facts.flushes.split_first()?;
     let more = if others.is_empty() { String::new() } else { format!("; {} more", others.len()) };
-    let name = name(&String::from_utf8_lossy(&first.dataset.name), NAME);
+    let name = name(&first.dataset.name_text(), NAME);
     Some(format!("{name}: {}{more}", progress(facts, first)))
 }
 
@@ -329,7 +330,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         let rest = rest(facts, flush);
         json!({
             "id": flush.dataset.id,
-            "name": String::from_utf8_lossy(&flush.dataset.name),
+            "name": flush.dataset.name_text(),
             "began": flush.began,
             "bytes": flush.dataset.bytes,
             "arrived": flush.arrived,
