@@ -113,7 +113,8 @@ fn rs_with_more_failures_than_the_job_has_nodes_to_lose_is_refused_at_the_start(
             Err(error) => Err(format!("SCR_Init: {error}")),
         });
         for rank in begun.ranks {
-            let advice = format!("set SCR_SET_FAILURES={}, choose XOR, or run on more nodes", nodes - 1);
+            let (left, cures) = (nodes - 1, "where its CKPT line says it, choose XOR, or run on more nodes");
+            let advice = format!("set SCR_SET_FAILURES={left}, or SET_FAILURES={left} {cures}");
             let is_right =
                 rank.as_ref().is_err_and(|why| why.starts_with("SCR_Init: ") && why.contains(&advice));
             assert_eq!((is_right, rank.is_ok()), (is_refused, !is_refused), "{nodes} nodes: {rank:?}");
