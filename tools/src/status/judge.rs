@@ -93,7 +93,7 @@ impl<'f> Judged<'f> {
     pub(super) fn badness(&self, facts: &Facts) -> Badness {
         let cost = self.next_cost(facts);
         Badness {
-            is_unsafe: !self.is_safe(facts),
+            is_unsafe: !self.is_safe() || cost.back_to != self.newest,
             is_unread: false,
             loses_all: cost.known && cost.back_to.is_none(),
             may_run: facts.state.may_run(),
@@ -130,10 +130,10 @@ impl<'f> Judged<'f> {
         }
     }
 
-    /// Whether a run would restart from the newest checkpoint also after what may happen next.
-    pub(super) fn is_safe(&self, facts: &Facts) -> bool {
+    /// Whether a run would restart from the newest checkpoint if a node were lost now.
+    pub(super) fn is_safe(&self) -> bool {
         let is_known = self.protection != Protection::Unknown;
-        is_known && self.newest.is_some() && self.next_cost(facts).back_to == self.newest
+        is_known && self.newest.is_some() && self.costs[0].back_to == self.newest
     }
 }
 
@@ -315,8 +315,9 @@ pub(super) mod tests {
                 let seconds = until.zip(back_to).map(|(until, back_to)| until as i64 - back_to as i64 * 60);
                 assert_eq!(cost.seconds, seconds, "{facts:?}");
             }
+            assert_eq!(judged.is_safe(), newest.is_some() && expected[0] == newest);
             let after_next = expected[if facts.state.may_run() { 0 } else { 2 }];
-            assert_eq!(judged.is_safe(&facts), newest.is_some() && after_next == newest);
+            assert_eq!(judged.badness(&facts).is_unsafe, !judged.is_safe() || after_next != newest);
         });
     }
 

@@ -5,7 +5,8 @@
 //! - `judge`: what follows from them, a pure function
 //! - `render`: that as text and as JSON
 //!
-//! Exit codes: 0 what may happen next costs no checkpoint, 1 it does, or there is none, or that is not known, 2 an error.
+//! Exit codes: 0 the loss of a node costs no checkpoint, 1 it does, or there is none, or that is not known, 2 an error. With
+//! `--all`, the end of the allocation counts where the job does not run.
 
 mod gather;
 mod judge;
@@ -113,5 +114,5 @@ fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result
     }
     let why = facts.why.iter().filter(|_| args.why).map(|line| on_one_line(line) + "\n");
     let text = render::text(facts, judged) + &why.collect::<String>();
-    show(args.json, render::json(facts, judged), text, judged.is_safe(facts))
+    show(args.json, render::json(facts, judged), text, judged.is_safe())
 }

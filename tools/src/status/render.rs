@@ -346,7 +346,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "nodes": run.map(|run| run.nodes.len()),
         "ranks": run.map(|run| run.ranks),
         "began": run.map(|run| run.began),
-        "safe": judged.is_safe(facts),
+        "safe": judged.is_safe(),
         "protected": protection_json(judged),
         "in_cache": facts.cached.first().map(|cached| checkpoint_json(facts, cached)),
         "lost_in_cache": unusable(false),
