@@ -74,6 +74,12 @@ impl Cache {
         limit
     }
 
+    /// Whether a store that has been full keeps no dataset while another one is written to it, which may fail as one has before.
+    pub(crate) fn may_be_left_empty(&self, store: usize) -> bool {
+        let here = &self.stores[store];
+        here.was_full && Limit::before(here.count, self.count_in(store)).is_none()
+    }
+
     /// What decides over each dataset, oldest first.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let of = |cached: &CachedDataset| {
@@ -219,7 +225,6 @@ impl Cache {
         let there = self.count_in(store);
         let here = &mut self.stores[store];
         here.count = here.count.min(there.max(1));
-        here.is_full_still = true;
         let is_first = !std::mem::replace(&mut here.was_full, true) && first == job.rank();
         if let Some(room) = full.filter(|_| is_first) {
             let next = match here.evict {

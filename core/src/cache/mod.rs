@@ -297,7 +297,6 @@ impl Cache {
     /// The ranks cannot talk.
     pub(crate) fn add_complete(&mut self, job: &Job, dataset: CachedDataset) -> Result<(), CommError> {
         self.record_bytes(job, dataset.store, dataset.cache_bytes(job.files()))?;
-        self.stores[dataset.store].is_full_still = false;
         job.report.debug(&format!("{} is complete in cache", dataset.record.label()));
         self.insert(dataset);
         self.mark_superseded(&[]);

@@ -42,8 +42,6 @@ pub(crate) struct StoreInUse {
     pub(crate) last_bytes: u64,
     /// Whether a dataset has failed there for want of room.
     pub(crate) was_full: bool,
-    /// Whether no dataset has become complete there since.
-    pub(crate) is_full_still: bool,
     /// Whether the user knows that old datasets leave early.
     pub(crate) warned_crowded: bool,
 }
@@ -113,7 +111,6 @@ fn open(
         memory: MemoryLimits::default(),
         last_bytes: 0,
         was_full: false,
-        is_full_still: false,
         warned_crowded: false,
     })
 }

@@ -292,6 +292,32 @@ fn the_last_checkpoint_is_flushed_before_it_leaves_a_full_store_or_stays() {
     }
 }
 
+/// Once a newer one had become complete after the store was full, none was flushed any more before it left.
+#[test]
+fn every_checkpoint_that_leaves_a_store_that_has_been_full_is_flushed_before() {
+    let mut world = job().set("SCR_FLUSH", "10");
+    let faulty = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(faulty.clone());
+    let together = Barrier::new(4);
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        for (step, fits) in [(2, false), (3, true), (4, false)] {
+            application.write(step, some).unwrap();
+            if together.wait().is_leader() && !fits {
+                faulty.pretend_room(0);
+                faulty.fail_from(0, ErrorKind::StorageFull);
+            }
+            together.wait();
+            assert_eq!(application.session().complete_output(true).is_ok(), fits);
+            if together.wait().is_leader() {
+                faulty.heal();
+            }
+            together.wait();
+        }
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
 #[test]
 fn output_takes_no_checkpoints_place() {
     let world = job();

@@ -305,7 +305,7 @@ impl Session {
     }
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a
-    /// dataset has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or
+    /// dataset has failed there, any later one may not fit either: the checkpoint that would be lost with it is flushed first, or
     /// stays.
     pub(super) fn make_room(&mut self, store: usize, mut warn: Option<Crowded>) -> Result<(), Error> {
         // Remains that no run can use leave first, and then what another number of ranks wrote. That may be enough.
@@ -320,7 +320,7 @@ impl Session {
                 warn = warn.filter(|_| first == self.job.rank());
             }
         }
-        if self.cache.stores()[store].is_full_still && !self.with_flushes(Flushes::flush_before_loss)? {
+        if self.cache.may_be_left_empty(store) && !self.with_flushes(Flushes::flush_before_loss)? {
             return Ok(());
         }
         let limit = self.cache.limit_before(&self.job, store, warn);
