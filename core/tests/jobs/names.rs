@@ -363,6 +363,28 @@ fn two_names_of_one_folder_are_no_two_files() {
     }
 }
 
+/// The application removed the file of an older checkpoint before it wrote the one of a newer: nothing was recorded, and without
+/// checksums the older one was restarted from with bytes of the newer.
+#[test]
+fn a_file_that_the_application_has_removed_and_written_anew_is_none_of_an_older_checkpoint() {
+    let write = |world: &World, application: &mut Application, step: u64| {
+        let (rank, session) = (application.rank, application.session());
+        session.start_output(Some(format!("ckpt.{step}").as_bytes()), CHECKPOINT).unwrap();
+        let mesh = format!("mesh.{rank}");
+        if step > 1 {
+            std::fs::remove_file(world.prefix().join(&mesh)).unwrap();
+        }
+        let path = session.route_file(mesh.as_bytes()).unwrap();
+        std::fs::write(path_of(&path), contents(step, rank, 1, BYTES)).unwrap();
+        session.complete_output(true).unwrap();
+    };
+    let mut world = world("1").set("SCR_CRC_ON_FLUSH", "0");
+    world.run(|application| [1, 2].iter().for_each(|&step| write(&world, application, step)));
+    world.put("SCR_CURRENT", "ckpt.1");
+    let run = world.try_run(|application| application.ok()?.session().have_restart().ok().flatten());
+    assert_ne!(run.ranks[0], Some(b"ckpt.1".to_vec()));
+}
+
 #[test]
 fn a_file_may_be_named_by_a_link_to_a_folder_beside_it() {
     for bypass in ["0", "1"] {

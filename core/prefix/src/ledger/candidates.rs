@@ -13,8 +13,8 @@ pub struct Candidate {
     pub name: Vec<u8>,
     /// Whether a newer dataset was begun and never completed, which may have been replacing files of this one.
     pub suspect: bool,
-    /// Whether nobody has recorded which files that one was given: what has changed since this one was complete may be its.
-    /// A user who names a dataset knows better.
+    /// Whether nobody has recorded all files that a newer one was given: what has changed since this one was complete may be its.
+    /// A user who names a dataset knows better of one that C SCR wrote.
     pub by_time: bool,
     /// Whether it is output, which is read where it lies.
     pub is_output: bool,
@@ -55,9 +55,7 @@ pub fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.seq.id != entry.id) {
-            let candidate = candidate(index, entry);
-            let by_time = candidate.by_time && wanted != Some(&*entry.name);
-            list.push(Candidate { by_time, ..candidate });
+            list.push(candidate(index, entry, wanted == Some(&*entry.name)));
         }
     };
     let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
@@ -76,15 +74,22 @@ pub fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
 pub fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
     let entry = index.id_of(name).and_then(|id| index.entry(id));
     let output = entry.filter(|entry| entry.is_valid() && !entry.is_checkpoint())?;
-    Some(candidate(index, &output))
+    Some(candidate(index, &output, false))
 }
 
-fn candidate(index: &Index, entry: &IndexEntry) -> Candidate {
+fn candidate(index: &Index, entry: &IndexEntry, is_wanted: bool) -> Candidate {
     let suspect = is_suspect(index.last_begun(), entry.seq());
-    let by_time = is_suspect(index.last_begun_unrecorded(), entry.seq());
+    // A newer one may have files that the application had removed before: none was there to be recorded as written over.
+    let by_time = is_suspect(newest_complete(index), entry.seq())
+        || !is_wanted && is_suspect(index.last_begun_unrecorded(), entry.seq());
     let aggregated = entry.dataset.as_ref().is_some_and(|dataset| dataset.aggregated);
     let (name, is_output) = (entry.name.clone(), !entry.is_checkpoint());
     Candidate { seq: entry.seq(), name, suspect, by_time, is_output, aggregated }
+}
+
+/// The newest one that scr has written.
+fn newest_complete(index: &Index) -> Option<Seq> {
+    index.entries().iter().filter(|entry| entry.complete && entry.is_of_scr()).map(IndexEntry::seq).max()
 }
 
 /// Whether a newer dataset was begun and never completed, which may have been replacing files of the one at `seq`.
