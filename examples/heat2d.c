@@ -207,10 +207,10 @@ static void checkpoint(const struct plate *p, int step)
 static int restart(struct plate *p)
 {
     char name[SCR_MAX_FILENAME];
-    int have, step;
+    int code, have, step;
 
-    while (SCR_Have_restart(&have, name) == SCR_SUCCESS && have) {
-        if (SCR_Start_restart(name) != SCR_SUCCESS)
+    while ((code = SCR_Have_restart(&have, name)) == SCR_SUCCESS && have) {
+        if ((code = SCR_Start_restart(name)) != SCR_SUCCESS)
             break;
         step = load_rows(p, name);
         if (SCR_Complete_restart(step >= 0) == SCR_SUCCESS) {
@@ -220,6 +220,8 @@ static int restart(struct plate *p)
             return step;
         }
     }
+    if (code != SCR_SUCCESS) /* there may be checkpoints: never begin anew and write over them */
+        fail("cannot restart", SCR_Last_error());
     return 0;
 }
 #endif

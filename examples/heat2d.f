@@ -163,6 +163,7 @@ C     The file of this rank in the checkpoint NAME.
 C     Loads the newest checkpoint that all ranks can read. Gives its
 C     step, or 0 if there is none.
       INTEGER FUNCTION RESTRT(U, N)
+      INCLUDE 'mpif.h'
       INCLUDE 'scrf.h'
       INTEGER N, RANK, RANKS, POINTS, FIRST, ROWS
       INTEGER HAVE, IERR, IOS, VALID, STEP, N2, FIRST2, ROWS2, J, K
@@ -171,12 +172,14 @@ C     step, or 0 if there is none.
       CHARACTER*(SCR_MAX_FILENAME) NAME, FILE, PATH
       RESTRT = 0
    10 CALL SCR_HAVE_RESTART(HAVE, NAME, IERR)
-      IF (IERR .NE. SCR_SUCCESS .OR. HAVE .EQ. 0) THEN
+C     There may be checkpoints: never begin anew and write over them.
+      IF (IERR .NE. SCR_SUCCESS) CALL MPI_ABORT(MPI_COMM_WORLD, 2, IERR)
+      IF (HAVE .EQ. 0) THEN
         CALL BEGIN(U, N)
         RETURN
       END IF
       CALL SCR_START_RESTART(NAME, IERR)
-      IF (IERR .NE. SCR_SUCCESS) RETURN
+      IF (IERR .NE. SCR_SUCCESS) CALL MPI_ABORT(MPI_COMM_WORLD, 2, IERR)
       VALID = 0
       CALL FILEOF(NAME, FILE)
       CALL SCR_ROUTE_FILE(FILE, PATH, IERR)

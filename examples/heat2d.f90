@@ -152,9 +152,11 @@ contains
         restart = 0
         do
             call scr_have_restart(have, name, ierror)
-            if (ierror /= SCR_SUCCESS .or. have == 0) return
+            ! There may be checkpoints: never begin anew and write over them.
+            if (ierror /= SCR_SUCCESS) call MPI_Abort(MPI_COMM_WORLD, 2, ierror)
+            if (have == 0) return
             call scr_start_restart(name, ierror)
-            if (ierror /= SCR_SUCCESS) return
+            if (ierror /= SCR_SUCCESS) call MPI_Abort(MPI_COMM_WORLD, 2, ierror)
             restart = load(name)
             valid = merge(1, 0, restart > 0)
             call scr_complete_restart(valid, ierror)

@@ -174,6 +174,11 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         let routed = unsafe { route_file(session, &name, file) };
         if let Err(failure) = &routed {
             session.record_unrouted(name.printable(), failure.to_string());
+            // An application that looks at no code opens nothing then, and not the file of an older checkpoint.
+            if !file.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { *file = 0 };
+            }
         }
         routed
     })
