@@ -68,11 +68,12 @@ impl HaltConditions {
         let own = on_rank_0(job, completed);
         let exits = job.params.get(&param::HALT_EXIT);
         if let Some(reason) = own.as_ref().filter(|_| !self.logged && (completed == 0 || !exits)) {
-            let cure = match completed {
-                0 => reason.cure(job.prefix.dir()),
-                _ => "the program learns that from SCR_Should_exit, and SCR_HALT_EXIT=1 ends one that does not ask".to_owned(),
+            let ends = match exits {
+                true => "SCR_HALT_EXIT=1 ends it",
+                false => "the program learns that from SCR_Should_exit, and SCR_HALT_EXIT=1 ends one that does not ask",
             };
-            job.report.notice(&format!("the job is to halt: {reason}; {cure}"));
+            let cure = reason.cure(job.prefix.dir());
+            job.report.notice(&format!("the job is to halt: {reason}; {ends}; {cure}"));
         }
         let reason = agreed(job, own)?;
         if let Some(reason) = &reason {

@@ -556,6 +556,9 @@ fn fate(site: &FlushSite<'_>, id: u64) -> Result<&'static str, CommError> {
     let is_gone = !cached.record.protection.bypass && loss.is_some_and(|loss| loss.lost == Lost::Data);
     Ok(match any(&*job.comm, [is_gone])? {
         [true] => "files of it are missing in cache",
+        [false] if cached.record.protection.bypass => {
+            "its files stay in the prefix directory, where it is not listed"
+        }
         [false] => "it is kept in cache",
     })
 }

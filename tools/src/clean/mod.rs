@@ -149,7 +149,8 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
         let datasets = count(lost.len() as u64, "dataset") + if lost.len() == 1 { " is" } else { " are" };
         bail!(
-            "{datasets} in cache only, such as {first}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved"
+            "{datasets} in cache only, such as {first}. Save it with `scr postrun' for that directory and SCR_JOB_ID of the \
+             allocation, or lose it with --discard-unsaved, as where the directory is gone"
         );
     }
     if !args.dry_run {

@@ -150,7 +150,12 @@ fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Prob
         param::SET_FAILURES.info(),
     ];
     // A site may say how those flush who use the cache.
-    let for_flushes = [param::FLUSH.info(), param::FLUSH_TYPE.info(), param::FLUSH_ASYNC.info()];
+    let for_flushes = [
+        param::FLUSH.info(),
+        param::FLUSH_TYPE.info(),
+        param::FLUSH_ASYNC.info(),
+        param::ENCODE_ASYNC.info(),
+    ];
     let named = |info: &'static param::Info| params.named(info.name);
     let flushes = for_flushes.into_iter().filter_map(named);
     let flushes = flushes.filter(|one| !matches!(one.origin, Origin::SystemFile(_)));

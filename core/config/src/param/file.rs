@@ -146,6 +146,10 @@ fn groups_line(line: &str) -> String {
     let pairs: Vec<_> = line.split_whitespace().filter_map(|word| word.split_once('=')).collect();
     let value =
         |key: &str| pairs.iter().find(|(own, _)| own.eq_ignore_ascii_case(key)).map(|(_, value)| value);
+    // Of a topology of blocks, how many may be joined.
+    if value("BlockSizes").is_some() {
+        return String::new();
+    }
     for (group, name) in [("SWITCH", value("SwitchName")), ("BLOCK", value("BlockName"))] {
         if let Some(name) = name {
             return value("Nodes")

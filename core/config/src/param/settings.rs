@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn a_file_of_groups_gives_lines_that_others_go_before() {
         let topology = "# ours\nSwitchName=s1 Nodes=n[1-2] LinkSpeed=9\nswitchname=s2 nodes=n3\nSwitchName=top Switches=s[1-2]\n\
-                        BlockName=b1 Nodes=n7\nn[4-5] RACK=r1 # near\nGROUPS=n6 RACK=r2\nn8 RACK\n";
+                        BlockName=b1 Nodes=n7\nBlockSizes=3\nn[4-5] RACK=r1 # near\nGROUPS=n6 RACK=r2\nn8 RACK\n";
         let files = [
             ("/opt/scr/etc/scr.conf", "SCR_GROUPS_FILE=/etc/topology.conf\nGROUPS=n3 SWITCH=own\n"),
             ("/etc/topology.conf", topology),
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(["n5", "n6"].map(|node| value("RACK", node).unwrap()), ["r1", "r2"]);
         assert_eq!(value("BLOCK", "n7").as_deref(), Some("b1"));
         let problems: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
-        assert!(problems.len() == 1 && problems[0].starts_with("/etc/topology.conf:8: "), "{problems:?}");
+        assert!(problems.len() == 1 && problems[0].starts_with("/etc/topology.conf:9: "), "{problems:?}");
         let missing = world().with_variable("SCR_GROUPS_FILE", "/nowhere").env();
         let problems = Settings::load(&missing, &AppConfig::default()).problems().to_vec();
         assert!(
