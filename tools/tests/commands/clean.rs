@@ -212,7 +212,7 @@ fn a_dataset_that_is_in_cache_only_is_kept_until_a_flag_gives_it_up() {
         assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
         let text = err(&kept);
         assert!(text.contains("1 dataset is in cache only, such as dataset 1 `ckpt.1'"), "{text}");
-        assert!(text.contains("scr copy") && text.contains("--discard-unsaved"), "{text}");
+        assert!(text.contains("scr postrun") && text.contains("--discard-unsaved"), "{text}");
     }
     let json = json_of(&clean(&job, &["--allocation", &JOB, "--ended", "--json"]));
     assert_eq!(json["folders"][0]["removed"], false);
