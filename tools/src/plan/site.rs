@@ -228,8 +228,9 @@ fn schemes(
 /// The scheme of a `[[scheme]]` table, with the defaults that scr has.
 fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
     let name = section.required("type", &line())?;
-    // How to make it, and the keys that it knows.
-    let (kind, known): (fn(u64, u64) -> Kind, &[&str]) = match name.as_str() {
+    // How to make it, of the size of a set and the failures, and the keys that it knows.
+    type MakeKind = fn(u64, u64) -> Kind;
+    let (kind, known): (MakeKind, &[&str]) = match name.as_str() {
         "SINGLE" => (|_, _| Kind::SINGLE, &[]),
         "PARTNER" => (|_, _| Kind::PARTNER, &[]),
         "XOR" => (|set_size, _| Kind::xor(set_size), &["set-size"]),

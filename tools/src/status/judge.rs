@@ -317,7 +317,7 @@ pub(super) mod tests {
             }
             assert_eq!(judged.is_safe(), newest.is_some() && expected[0] == newest);
             let after_next = expected[if facts.state.may_run() { 0 } else { 2 }];
-            assert_eq!(judged.badness(&facts).is_unsafe, !judged.is_safe() || after_next != newest);
+            assert_eq!(judged.badness(facts).is_unsafe, !judged.is_safe() || after_next != newest);
         });
     }
 
