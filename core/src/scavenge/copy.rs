@@ -112,8 +112,10 @@ impl Copier<'_> {
             return Ok(copied);
         }
         // A part that only reads what lies there would take the place of one that has files of its own.
-        let is_described = described(self.files, self.prefix, id).is_some_and(|dataset| dataset.seq() == seq);
-        parts.retain(|(_, map)| map.record.seq() == seq && !(is_described && map.record.protection.bypass));
+        let is_in_place = |(_, map): &(PartDir, ScavengedMap)| map.record.protection.bypass;
+        let is_described = parts.iter().any(is_in_place)
+            && described(self.files, self.prefix, id).is_some_and(|dataset| dataset.seq() == seq);
+        parts.retain(|part| part.1.record.seq() == seq && !(is_described && is_in_place(part)));
         let newest = parts.iter().map(key).max();
         parts.retain(|part| Some(key(part)) == newest);
         self.prefix.make_scr_dir(self.files)?;
