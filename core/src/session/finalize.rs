@@ -43,12 +43,7 @@ impl Session {
                 output.remove(&self.job, &self.cache);
             }
         }
-        self.remove_copies();
-        let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
-        self.restart.release(&self.job);
-        let all_are_here = verified.and_then(|()| self.mend_last());
-        let saved = all_are_here.and_then(|()| self.save_last());
-        let flushed = saved.and_then(|()| self.with_flushes(Flushes::flush_last));
+        let flushed = self.flush_all();
         if flushed.is_err() {
             self.job.report.error(
                 "what could not be flushed is lost with the allocation: fix the cause, and save what is in cache on the nodes with \
@@ -76,15 +71,20 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
-        self.remove_copies();
-        self.wait_until_protected()?;
-        self.verify_redundancy()?;
-        self.mend_last()?;
-        self.restart.release(&self.job);
-        self.save_last()?;
-        let flushed = self.with_flushes(Flushes::flush_last);
+        let flushed = self.flush_all();
         self.report_costs();
         flushed
+    }
+
+    /// What is due is protected and flushed, and nothing is read any more. Collective.
+    fn flush_all(&mut self) -> Result<(), Error> {
+        self.remove_copies();
+        let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
+        self.restart.release(&self.job);
+        verified?;
+        self.mend_last()?;
+        self.save_last()?;
+        self.with_flushes(Flushes::flush_last)
     }
 
     /// No rank writes any more. Collective.

@@ -1,9 +1,9 @@
 //! The ranks that have not come to `SCR_Init`: a rank that waits long for the first communicator names them.
 //!
 //! Before there is a communicator of scr, nothing can be asked by messages: on that of the application, a receive of its own
-//! might take them. So each rank that has waited for a while writes the time at its place in `.scr/arrived.<job>`. After a minute
-//! rank 0 reads the file, or the last rank if rank 0 is missing. A time before the start of the reading process is of another
-//! run. A job whose ranks come at once writes nothing.
+//! might take them. So each rank that has waited for a while writes how long, again and again, at its place in
+//! `.scr/arrived.<job>`. After a minute rank 0 reads the file, or the last rank if rank 0 is missing. A number that has not changed
+//! since this rank's first look is of an earlier run. A job whose ranks come at once writes nothing.
 
 use scr_base::describe;
 use scr_base::env::Env;
@@ -13,7 +13,7 @@ use scr_comm::Rank;
 use scr_config::param::{self, AppConfig, Params, Settings};
 use scr_prefix::{Prefix, PrefixError, FILE_MODE};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// One rank's wait for the others.
 pub struct LateRanks<'a> {
@@ -27,9 +27,16 @@ pub struct LateRanks<'a> {
     pace: Pace,
     /// When there is something to do again.
     next: Duration,
-    /// The file, once this rank is in it.
-    arrivals: Option<Result<PathBuf, PrefixError>>,
+    /// Once this rank is in it.
+    arrivals: Option<Result<Arrivals, PrefixError>>,
     has_said: bool,
+}
+
+/// The file in which each rank that waits has a number.
+struct Arrivals {
+    path: PathBuf,
+    /// What was there when this rank came.
+    before: Vec<u8>,
 }
 
 impl<'a> LateRanks<'a> {
@@ -48,10 +55,9 @@ impl<'a> LateRanks<'a> {
         if waited < self.next || self.has_said || self.pace.is_never() {
             return None;
         }
-        let arrivals = match self.arrivals.take() {
-            Some(arrivals) => arrivals,
-            None => self.arrive(),
-        };
+        let arrivals = self.arrivals.take().unwrap_or_else(|| self.arrive());
+        let arrivals = arrivals
+            .and_then(|arrivals| self.write(&arrivals.path, waited).map(|()| arrivals).map_err(Into::into));
         self.next = waited + self.pace.short;
         let said = self.asks_at().filter(|asks_at| waited >= *asks_at).and_then(|_| self.report(&arrivals));
         self.arrivals = Some(arrivals);
@@ -73,8 +79,8 @@ impl<'a> LateRanks<'a> {
     /// All ranks have come.
     pub fn end(self) {
         // Each rank does: one that was slow to write itself down has made the file anew. One that stays counts for no later run.
-        if let Some(Ok(path)) = &self.arrivals {
-            let _ = self.env.files.remove_file(path);
+        if let Some(Ok(arrivals)) = &self.arrivals {
+            let _ = self.env.files.remove_file(&arrivals.path);
         }
     }
 
@@ -84,25 +90,37 @@ impl<'a> LateRanks<'a> {
         (self.rank == Rank(0) || is_last).then(|| self.pace.knows(self.rank))
     }
 
-    /// Reads the settings, and records that this rank is here.
-    fn arrive(&mut self) -> Result<PathBuf, PrefixError> {
+    /// Reads the settings, and what ranks have written so far.
+    fn arrive(&mut self) -> Result<Arrivals, PrefixError> {
         let (params, _) = Params::resolve(&Settings::load(self.env, self.app), self.env);
         self.pace = Pace::of(params.get(&param::LATE_SECS));
         let files = &*self.env.files;
         let prefix = Prefix::at(files, &params.get(&param::PREFIX));
         prefix.make(files)?;
         let path = prefix.scr_file(&format!("arrived.{}", params.get(&param::JOB_ID)));
+        let before = self.asks_at().and_then(|_| self.read(&path).ok()).unwrap_or_default();
+        Ok(Arrivals { path, before })
+    }
+
+    /// Records that this rank still waits.
+    fn write(&self, path: &Path, waited: Duration) -> Result<(), FsError> {
         let place = u64::from(self.rank.0) * BYTES as u64;
-        let time = self.env.seconds().to_be_bytes();
-        let written = files.open(&path, How::Ensure(FILE_MODE)).and_then(|file| file.write_at(place, &time));
-        written.at("write", &path)?;
-        Ok(path)
+        let number = (waited.as_nanos() as u64).to_be_bytes();
+        let open = self.env.files.open(path, How::Ensure(FILE_MODE));
+        open.and_then(|file| file.write_at(place, &number)).at("write", path)
+    }
+
+    /// The numbers of all ranks.
+    fn read(&self, path: &Path) -> Result<Vec<u8>, FsError> {
+        let mut bytes = vec![0; self.size as usize * BYTES];
+        self.env.files.open(path, How::Read).and_then(|file| file.read_at(0, &mut bytes)).at("read", path)?;
+        Ok(bytes)
     }
 
     /// The ranks that have not come, or why they are not known. Nothing if all have, or if rank 0 is here to report it.
-    fn report(&self, arrivals: &Result<PathBuf, PrefixError>) -> Option<String> {
+    fn report(&self, arrivals: &Result<Arrivals, PrefixError>) -> Option<String> {
         let missing = match arrivals {
-            Ok(path) => self.missing(path).map_err(|error| describe(&error)),
+            Ok(arrivals) => self.missing(arrivals).map_err(|error| describe(&error)),
             Err(error) => Err(describe(error)),
         };
         let missing = match missing {
@@ -116,21 +134,20 @@ impl<'a> LateRanks<'a> {
         })
     }
 
-    fn missing(&self, path: &Path) -> Result<Vec<Rank>, FsError> {
-        let mut bytes = vec![0; self.size as usize * BYTES];
-        self.env.files.open(path, How::Read).and_then(|file| file.read_at(0, &mut bytes)).at("read", path)?;
-        let (times, _) = bytes.as_chunks::<BYTES>();
-        let began = self.env.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let start = began.saturating_sub(SKEW).max(1);
-        let is_here = |rank: &Rank| *rank == self.rank || u64::from_be_bytes(times[rank.index()]) >= start;
+    fn missing(&self, arrivals: &Arrivals) -> Result<Vec<Rank>, FsError> {
+        let now = self.read(&arrivals.path)?;
+        let number = |bytes: &[u8], rank: &Rank| {
+            let (numbers, _) = bytes.as_chunks::<BYTES>();
+            numbers.get(rank.index()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        let has_changed = |rank: &Rank| ![0, number(&arrivals.before, rank)].contains(&number(&now, rank));
+        let is_here = |rank: &Rank| *rank == self.rank || has_changed(rank);
         Ok((0..self.size).map(Rank).filter(|rank| !is_here(rank)).collect())
     }
 }
 
-/// The seconds since the epoch of one rank.
+/// The nanoseconds that one rank has waited.
 const BYTES: usize = 8;
-/// The clocks of two nodes may differ by so many seconds.
-const SKEW: u64 = 60;
 
 #[cfg(test)]
 mod tests {
@@ -143,8 +160,7 @@ mod tests {
     /// A job of four ranks.
     fn job(settings: &[(&str, &str)]) -> (TempDir, TestEnv) {
         let dir = tempfile::tempdir().unwrap();
-        let env = TestEnv::new(Arc::new(RealFiles), dir.path()).with_beginning(Duration::from_secs(1 << 30));
-        env.clock().set_since_epoch(Duration::from_secs(1 << 30));
+        let env = TestEnv::new(Arc::new(RealFiles), dir.path());
         let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
         (dir, env)
     }
@@ -208,7 +224,8 @@ mod tests {
     fn what_an_earlier_run_has_left_counts_for_nothing() {
         let (dir, env) = job(&[]);
         std::fs::create_dir(dir.path().join(".scr")).unwrap();
-        let old = (1_u64 << 20).to_be_bytes();
+        // A run that was killed a moment ago.
+        let old = 60_000_000_000_u64.to_be_bytes();
         std::fs::write(dir.path().join(".scr/arrived.defjobid"), [old; 9].concat()).unwrap();
         let said = wait(&env, &[0]);
         assert!(

@@ -108,8 +108,16 @@ pub(super) fn created(checkpoint: &Held) -> Option<i64> {
 }
 
 impl Facts {
-    /// Finds out what there is to know of the job of a prefix directory.
+    /// Finds out what there is to know of the job of a prefix directory. While a run replaces a checkpoint, the nodes may be between
+    /// two states: what seems to be lost is looked at again.
     pub(super) fn gather(env: &Env, prefix: &Prefix, overrides: &Overrides, asks_nodes: bool) -> Self {
+        let look = || Self::look(env, prefix, overrides, asks_nodes);
+        let in_between = |facts: &Self| facts.state.may_run() && facts.lacks_parts_of_nodes_that_answer();
+        let looks = std::iter::repeat_with(look).take(MOST_LOOKS - 1).find(|facts| !in_between(facts));
+        looks.unwrap_or_else(look)
+    }
+
+    fn look(env: &Env, prefix: &Prefix, overrides: &Overrides, asks_nodes: bool) -> Self {
         let files = &*env.files;
         let mut facts = Self { now: environment::now(env), ..Self::default() };
         facts.prefix = prefix.dir().display().to_string();
@@ -208,6 +216,11 @@ impl Facts {
             !is_silent && all.iter().any(|held| held.entry.id == dataset.id && held.copy == Copy::Whole)
         };
         self.saves = saving.saved(is_whole).iter().map(|(dataset, _)| dataset.name_text()).collect();
+    }
+
+    fn lacks_parts_of_nodes_that_answer(&self) -> bool {
+        let answer = self.nodes.as_ref().is_some_and(|nodes| nodes.silent.is_empty());
+        answer && self.cached.iter().chain(&self.unusable).any(|held| held.lost > 0)
     }
 
     /// Whether nodes were asked, and none has answered.
@@ -325,6 +338,8 @@ fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<Jo
 
 /// How long a node may take to answer. A look must not take long, and one that does not answer now may be asked again.
 const LONGEST: Duration = Duration::from_secs(30);
+/// How often to look at a run that may be replacing a checkpoint.
+const MOST_LOOKS: usize = 3;
 
 #[cfg(test)]
 mod tests {

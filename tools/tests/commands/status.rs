@@ -5,7 +5,7 @@ use crate::finished_job::FinishedJob;
 use crate::installation::put_command;
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Request};
-use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix, Summary};
+use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix, Running, Summary};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use serde_json::Value;
 use std::fs;
@@ -114,6 +114,24 @@ fn a_job_that_has_died_is_protected_as_its_nodes_say() {
     assert_eq!(code(&both_lost), 1);
     assert!(line(&both_lost, "in cache").starts_with("ckpt.1 is lost: the set of ranks 0, 1 has lost"));
     assert_eq!(line(&both_lost, "protected"), "against nothing: there is no checkpoint");
+}
+
+/// While a checkpoint took the place of an older one, parts of it were said to be lost: one of 25 looks at a node.
+#[test]
+fn what_a_job_at_work_just_replaces_is_looked_at_again() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    scr(&job);
+    let of_n1 = job.node(1).join("user1").display().to_string();
+    let once = format!(
+        "[ $3 = n0 ] || [ -e $LOST/once ] || {{ : >$LOST/once; mv {of_n1} $LOST; SCR_NODE_NAME=$3 sh -c \"$4\"; mv $LOST/user1 {of_n1}; exit; }}\n"
+    );
+    let ssh = SSH.replacen('\n', &("\n".to_owned() + &once), 1);
+    fs::write(job.path().join("bin/ssh"), ssh).unwrap();
+    let lost_parts = || json_of(&status(&job, &["--json"]))["in_cache"]["lost_parts"].clone();
+    assert_eq!(lost_parts(), 1, "of a job that has died");
+    fs::remove_file(job.path().join("lost/once")).unwrap();
+    let _at_work = Running::begin(&RealFiles, &Prefix::new(job.prefix()), "a run", 0, false);
+    assert_eq!(lost_parts(), 0);
 }
 
 /// It was cut where the line ends.

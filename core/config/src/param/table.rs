@@ -291,7 +291,8 @@ parameters! {
     REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them.";
     SHARE_PREFIX: bool = "SCR_SHARE_PREFIX", Kind::Bool, text("0"), Anywhere,
-        "Whether SCR_Init succeeds though another job that lives uses the prefix directory.";
+        "Whether SCR_Init succeeds beside another job in the prefix directory whose rank 0 runs on a node of this job. Beside one on \
+         other nodes it always does, with a warning: the lock of a dead node looks like that of a job.";
     STRICT: bool = "SCR_STRICT", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init fails for each setting of which it would warn only.";
     RESTART_OTHER_RANKS: bool = "SCR_RESTART_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
@@ -321,7 +322,8 @@ parameters! {
     CRC_ON_COPY: bool = "SCR_CRC_ON_COPY", Kind::Bool, text("0"), Anywhere,
         "Whether to compute and check checksums even where that takes an extra read of the files.";
     CRC_ON_FLUSH: bool = "SCR_CRC_ON_FLUSH", Kind::Bool, text("1"), Anywhere,
-        "Whether to compute and check checksums when files are flushed, fetched and scavenged.";
+        "Whether to compute and check checksums when files are flushed, fetched and scavenged. With 0, nothing tells the bytes of a \
+         checkpoint from others of the same length that the application has put in their place.";
     CRC_ON_DELETE: bool = "SCR_CRC_ON_DELETE", Kind::Bool, text("0"), Anywhere,
         "Whether to check checksums before a dataset is deleted from cache.";
     COPY_METADATA: bool = "SCR_COPY_METADATA", Kind::Bool, text("1"), Anywhere,

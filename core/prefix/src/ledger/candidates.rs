@@ -51,11 +51,11 @@ impl IntoIterator for Candidates {
 
 /// The order, and nothing else.
 pub fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
-    let all = index.candidates();
+    let (all, newest) = (index.candidates(), Newest::of(index));
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.seq.id != entry.id) {
-            list.push(candidate(index, entry, wanted == Some(&*entry.name)));
+            list.push(newest.candidate(entry, wanted == Some(&*entry.name)));
         }
     };
     let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
@@ -74,22 +74,35 @@ pub fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
 pub fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
     let entry = index.id_of(name).and_then(|id| index.entry(id));
     let output = entry.filter(|entry| entry.is_valid() && !entry.is_checkpoint())?;
-    Some(candidate(index, &output, false))
+    Some(Newest::of(index).candidate(&output, false))
 }
 
-fn candidate(index: &Index, entry: &IndexEntry, is_wanted: bool) -> Candidate {
-    let suspect = is_suspect(index.last_begun(), entry.seq());
-    // A newer one may have files that the application had removed before: none was there to be recorded as written over.
-    let by_time = is_suspect(newest_complete(index), entry.seq())
-        || !is_wanted && is_suspect(index.last_begun_unrecorded(), entry.seq());
-    let aggregated = entry.dataset.as_ref().is_some_and(|dataset| dataset.aggregated);
-    let (name, is_output) = (entry.name.clone(), !entry.is_checkpoint());
-    Candidate { seq: entry.seq(), name, suspect, by_time, is_output, aggregated }
+/// The newest datasets of an index that cast doubt on older ones.
+struct Newest {
+    begun: Option<Seq>,
+    begun_unrecorded: Option<Seq>,
+    /// That scr has written. It may have files that the application had removed before: none was there to be recorded as written
+    /// over.
+    complete: Option<Seq>,
 }
 
-/// The newest one that scr has written.
-fn newest_complete(index: &Index) -> Option<Seq> {
-    index.entries().iter().filter(|entry| entry.complete && entry.is_of_scr()).map(IndexEntry::seq).max()
+impl Newest {
+    fn of(index: &Index) -> Self {
+        let entries = index.entries();
+        let complete = entries.iter().filter(|entry| entry.complete && entry.is_of_scr());
+        Self {
+            begun: index.last_begun(),
+            begun_unrecorded: index.last_begun_unrecorded(),
+            complete: complete.map(IndexEntry::seq).max(),
+        }
+    }
+
+    fn candidate(&self, entry: &IndexEntry, is_wanted: bool) -> Candidate {
+        let (seq, name, is_output) = (entry.seq(), entry.name.clone(), !entry.is_checkpoint());
+        let by_time = is_suspect(self.complete, seq) || !is_wanted && is_suspect(self.begun_unrecorded, seq);
+        let aggregated = entry.dataset.as_ref().is_some_and(|dataset| dataset.aggregated);
+        Candidate { seq, name, suspect: is_suspect(self.begun, seq), by_time, is_output, aggregated }
+    }
 }
 
 /// Whether a newer dataset was begun and never completed, which may have been replacing files of the one at `seq`.
