@@ -89,8 +89,9 @@ extern "C" fn in_child() {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests make real files")]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests make real files")]
+
     use super::super::{Files, How, RealFiles};
     use crate::fs::LockAttempt;
     use std::io::Write;

@@ -107,8 +107,9 @@ fn whole(file: &fs::File) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests make real files")]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests make real files")]
+
     use super::super::{Files, How, RealFiles};
     use super::*;
     use crate::kit::descriptors::wait_until;
