@@ -2,8 +2,6 @@
 
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
-use serde::de::DeserializeOwned;
-use serde::Serialize;
 
 /// Yes is 1, no is 0; C SCR takes any number but 0 for yes.
 pub(crate) fn set_flag(tree: &mut KvTree, key: &str, value: bool) {
@@ -62,18 +60,6 @@ pub(crate) fn set_or_remove(tree: &mut KvTree, key: &str, value: Option<impl std
             tree.remove(key);
         }
     }
-}
-
-/// Writes a value that only scr reads, as JSON: the file of the tree has a checksum.
-pub fn set_json(tree: &mut KvTree, key: &str, value: &impl Serialize) {
-    tree.set_bytes(key, serde_json::to_vec(value).expect("its keys are texts, and its paths any bytes"));
-}
-
-/// Such a value.
-pub fn json<T: DeserializeOwned>(tree: &KvTree, key: &str) -> Result<T, FieldError> {
-    let text: String = tree.require(key)?;
-    let value = serde_json::from_str(&text);
-    value.map_err(|error| FieldError::malformed(key, error.to_string(), "what this release writes there"))
 }
 
 /// A tree in a value of ours.

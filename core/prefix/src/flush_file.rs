@@ -10,7 +10,7 @@
 //! Only scr writes these: the random id, a copy; `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
 //! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
-use super::fields::{alter, flag, ids, json, set_json, set_or_remove};
+use super::fields::{alter, flag, ids, set_or_remove};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint};
 use scr_base::fs::{Durability, Files};
@@ -166,13 +166,13 @@ impl FlushEntry {
 impl InCache {
     fn write_into(&self, tree: &mut KvTree) {
         set_or_remove(tree, BYPASS, self.bypass.then_some(1));
-        set_json(tree, KEPT, self);
+        tree.set_json(KEPT, self);
     }
 
     /// What cannot be read counts as not recorded.
     fn from_tree(tree: &KvTree) -> Self {
         let bypass = flag(tree, BYPASS).ok().flatten().unwrap_or(false);
-        Self { bypass, ..json(tree, KEPT).unwrap_or_default() }
+        Self { bypass, ..tree.json(KEPT).unwrap_or_default() }
     }
 }
 

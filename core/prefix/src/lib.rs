@@ -66,7 +66,7 @@ pub const FORMATS: [(&str, u64, u64); 3] = [
 
 pub use descriptor::{Between, DatasetDescriptor, RestartPoint, Seq, RANKS};
 pub use error::PrefixError;
-pub use fields::{as_text, json, packed, set_crc, set_json};
+pub use fields::{as_text, packed, set_crc};
 pub use file_name::{staging_file, FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, InCache, Location};
 pub use halt::{Begun, ChangedEnd, Halt, HaltDue, HaltReason, KnownEnd};

@@ -8,7 +8,6 @@
 //!
 //! `RUN` is only in a file of scr. C SCR keeps it and changes the number, and then it says nothing of the last run any more.
 
-use super::fields::{json, set_json};
 use super::shared::{self, Shared};
 use super::{Prefix, PrefixError, RestartPoint};
 use scr_base::fs::{At, Durability, Files, Updated};
@@ -109,7 +108,7 @@ impl LastRun {
 
     fn put(&self, tree: &mut KvTree) {
         tree.set("NODES", self.nodes.len());
-        set_json(tree, RUN, self);
+        tree.set_json(RUN, self);
     }
 
     /// All nodes that may have something of its allocation.
@@ -124,7 +123,7 @@ impl LastRun {
 
     /// From a tree.
     pub fn from_tree(tree: &KvTree) -> Option<Self> {
-        let run: Self = json(tree, RUN).ok()?;
+        let run: Self = tree.json(RUN).ok()?;
         (tree.parse("NODES") == Ok(Some(run.nodes.len()))).then_some(run)
     }
 }

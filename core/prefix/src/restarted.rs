@@ -3,7 +3,6 @@
 //! The setting often stays in a job's script while the job is restarted several times in its allocation. Checkpoints that it has
 //! written since it went back to that one are newer work, and must not be lost at each restart.
 
-use super::fields::{json, set_json};
 use super::{Prefix, PrefixError, Seq, FILE_MODE};
 use scr_base::fs::{At, Durability, Files, FsError};
 use scr_plugin_api::KvTree;
@@ -41,13 +40,13 @@ impl Restarted {
 
     /// From a tree; `path` is for the error.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, FsError> {
-        json(tree, RESTART).at("use", path)
+        tree.json(RESTART).at("use", path)
     }
 
     /// Makes it the last one.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         let mut tree = KvTree::new();
-        set_json(&mut tree, RESTART, self);
+        tree.set_json(RESTART, self);
         Ok(files.write_tree(&prefix.scr_file(FILE), &tree, FILE_MODE, Durability::Synced)?)
     }
 }

@@ -8,8 +8,7 @@ use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use scr_prefix::{
-    as_text, json, packed, set_json, DatasetDescriptor, FileName, PrefixFile, PrefixId, RestartPoint, Seq,
-    RANKS,
+    as_text, packed, DatasetDescriptor, FileName, PrefixFile, PrefixId, RestartPoint, Seq, RANKS,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -215,7 +214,7 @@ impl RankRecord {
     /// As a tree, to be kept.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
-        set_json(&mut tree, RECORD, self);
+        tree.set_json(RECORD, self);
         tree
     }
 
@@ -224,7 +223,7 @@ impl RankRecord {
     /// # Errors
     /// Names the field that is missing or malformed.
     pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        json(tree, RECORD)
+        tree.json(RECORD)
     }
 
     /// The conditions between the fields, so that nothing that uses them needs to ask again.

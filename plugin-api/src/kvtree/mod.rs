@@ -23,6 +23,8 @@ mod text;
 pub use packed::{MAX_DEPTH, MEMORY_FACTOR};
 
 use children::Children;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -176,6 +178,24 @@ impl KvTree {
     pub fn require<T: FromStr>(&self, key: impl AsRef<[u8]>) -> Result<T, FieldError> {
         self.parse(key.as_ref())?
             .ok_or_else(|| FieldError::Missing { key: String::from_utf8_lossy(key.as_ref()).into_owned() })
+    }
+
+    /// Makes a value that only scr reads, as JSON, the one value of `key`.
+    ///
+    /// # Panics
+    /// It cannot be written, as a path that is not UTF-8.
+    pub fn set_json(&mut self, key: impl AsRef<[u8]>, value: &impl Serialize) {
+        self.set_bytes(key, serde_json::to_vec(value).expect("its keys are texts, and its paths any bytes"));
+    }
+
+    /// The value of `key` as [`set_json`](Self::set_json) wrote it.
+    ///
+    /// # Errors
+    /// [`FieldError`] where there is none or it is something else.
+    pub fn json<T: DeserializeOwned>(&self, key: &str) -> Result<T, FieldError> {
+        let text: String = self.require(key)?;
+        let value = serde_json::from_str(&text);
+        value.map_err(|error| FieldError::malformed(key, error.to_string(), "what this release writes there"))
     }
 
     /// Takes `key` and all below it away.

@@ -9,7 +9,7 @@ use scr_base::fs::{At, Durability, Files, FsError};
 use scr_config::param::as_os_str;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
-use scr_prefix::{json, set_json, staging_file, Prefix, PrefixId};
+use scr_prefix::{staging_file, Prefix, PrefixId};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ impl TransferRecord {
         let mut tree = KvTree::new();
         tree.set("VERSION", VERSION);
         tree.put("OPTIONS", without_programs(&self.transport_options));
-        set_json(&mut tree, "RECORD", self);
+        tree.set_json("RECORD", self);
         tree
     }
 
@@ -80,7 +80,7 @@ impl TransferRecord {
         if version != VERSION {
             return Err(FieldError::malformed("VERSION", version, "that of this release, 3"));
         }
-        let mut record: Self = json(tree, "RECORD")?;
+        let mut record: Self = tree.json("RECORD")?;
         record.transport_options = tree.get("OPTIONS").cloned().unwrap_or_default();
         record.belong_to(&Prefix::new(record.prefix.clone()));
         Ok(record)
