@@ -1,7 +1,9 @@
 //! The one error that crosses the plugin boundary.
 
+use serde::{Deserialize, Serialize};
+
 /// The cause of an error, so that the host knows what to do about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PluginErrorKind {
     /// The options, or the shape of the set, do not allow what was asked.
@@ -21,7 +23,7 @@ pub enum PluginErrorKind {
 }
 
 /// An error of a plugin, or of the host on a plugin's behalf.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct PluginError {
     /// The cause.

@@ -19,6 +19,7 @@ mod log;
 mod memory;
 pub mod pace;
 mod passing;
+pub mod path_text;
 mod scheme;
 mod standard;
 mod transfer;

@@ -9,6 +9,7 @@
 use crate::kvtree::FieldError;
 use crate::{held, KvTree};
 use rustix::time::{clock_gettime_dynamic, ClockId, DynamicClockId};
+use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ pub struct Pace {
 }
 
 /// The limits themselves; none where nothing is said.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes per second; 0 for no limit.
     pub bytes_per_second: u64,
@@ -45,7 +46,7 @@ impl Limits {
     pub fn from_options(options: &KvTree) -> Result<Self, FieldError> {
         Ok(Self {
             bytes_per_second: options.parse("BW")?.unwrap_or(0),
-            percent: options.parse("PERCENT")?.unwrap_or(0.0),
+            percent: options.parse("PERCENT")?.filter(|percent: &f64| percent.is_finite()).unwrap_or(0.0),
         })
     }
 }

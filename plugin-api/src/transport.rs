@@ -2,7 +2,8 @@
 //!
 //! The runtime decides what is copied where, and verifies the copies; a transport only moves bytes.
 
-use crate::PluginError;
+use crate::{path_text, PluginError};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// A way to copy files from cache to the parallel file system.
@@ -50,11 +51,13 @@ pub struct CopyJob {
 }
 
 /// One file to copy. The folder it goes to exists; the destination itself is created or overwritten.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyItem {
     /// The source.
+    #[serde(with = "path_text")]
     pub source: PathBuf,
     /// The destination.
+    #[serde(with = "path_text")]
     pub destination: PathBuf,
     /// How many there must be; a source of another size is an error.
     pub bytes: u64,

@@ -1,27 +1,18 @@
-//! A transfer file: the copies to make, and their progress. The keys are those of C SCR.
+//! A transfer file: the copies to make, and their progress.
 //!
-//! One for each job, `transfer.<token>` in the control directory, a KVTree:
-//! ```text
-//! FILES/<source>/{DESTINATION/<path>, SIZE/<bytes>, WRITTEN/<bytes>, CRC/<of what is written>}
-//! TOKEN, BLOCK, CHECKSUMS
-//! BW, PERCENT                      the limits of the node
-//! WIDTH                            how many transfers the agent works on at a time, 0 for no limit
-//! SLOTS_FOLDER, SLOTS              a folder that all nodes see, and how many slots all of them share there; absent where they need none
-//! COMMAND/RUN
-//! STATE/<STOPPED or RUNNING>
-//! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
-//! ```
+//! One for each job, `transfer.<token>` in the control directory, a KVTree with a [`Transfer`] as JSON.
 //! The transport writes it once, the agent from then on, so no two processes write it at the same time; each
 //! replaces it in one step. The request to stop is a file of its own beside it. Bytes that count as written are synced. The agent
 //! also touches it while its copy makes progress, or waits for others that do: that needs no room.
-
-mod form;
 
 use crate::{refused, NAME};
 use scr_copying::check_order;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
-use scr_plugin_api::{above_standard, paths_in, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{
+    above_standard, path_text, paths_in, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind,
+};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -30,9 +21,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// One transfer file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
     /// Its path.
+    #[serde(skip)]
     pub path: PathBuf,
     /// The job's.
     pub token: String,
@@ -55,16 +47,17 @@ pub struct Transfer {
 }
 
 /// Slots that the agents of all nodes share: each that copies has one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slots {
     /// A folder that all nodes see.
+    #[serde(with = "path_text")]
     pub folder: PathBuf,
     /// How many.
     pub count: u32,
 }
 
 /// One file of it, and how far it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileProgress {
     /// Source and destination.
     pub item: CopyItem,
@@ -78,7 +71,6 @@ impl Transfer {
     /// For a job; nothing is written yet.
     pub(crate) fn new(control: &Path, job: &CopyJob, limits: Limits) -> Result<Self, PluginError> {
         check_order(NAME, job)?;
-        // Its form goes by the sources.
         let mut sources = HashSet::new();
         if let Some(twice) = job.items.iter().find(|item| !sources.insert(&item.source)) {
             return Err(refused(&format!("job {} names {} twice", job.token, twice.source.display())));
@@ -116,7 +108,8 @@ impl Transfer {
     /// They describe none.
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, String> {
         let tree = KvTree::from_file_bytes(bytes).map_err(|error| error.to_string());
-        let transfer = tree.and_then(|tree| Self::from_tree(path, &tree).map_err(|error| error.to_string()));
+        let transfer = tree.and_then(|tree| tree.json::<Self>(KEY).map_err(|error| error.to_string()));
+        let transfer = transfer.map(|transfer| Self { path: path.to_owned(), ..transfer });
         transfer.map_err(|error| format!("{} is no transfer file: {error}", path.display()))
     }
 
@@ -131,11 +124,13 @@ impl Transfer {
 
     /// Writes it in one step.
     pub(crate) fn write(&self) -> io::Result<()> {
+        let mut tree = KvTree::new();
+        tree.set_json(KEY, self);
         let fresh = beside(&self.path, ".new");
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let file = above_standard(|| options.open(&fresh));
-        let written = file.and_then(|mut file| file.write_all(&self.to_tree().to_file_bytes()));
+        let written = file.and_then(|mut file| file.write_all(&tree.to_file_bytes()));
         // The room of half a file is needed.
         written.and_then(|()| fs::rename(&fresh, &self.path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
@@ -236,6 +231,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 const PREFIX: &str = "transfer.";
+/// The one key of a transfer file.
+const KEY: &str = "TRANSFER";
 const LONGEST_TOKEN: usize = 200;
 
 #[cfg(test)]
@@ -266,23 +263,12 @@ mod tests {
         transfer.files[1].written = 10;
         transfer.files[1].crc = Some(0xab);
         transfer.running = true;
+        transfer.slots = Some(Slots { folder: OsStr::from_bytes(b"/pfs/\xff\n").into(), count: 2 });
         transfer.outcome = Some(Err(PluginError::new(PluginErrorKind::Corrupt, "/ssd/a is missing")));
         transfer.write().unwrap();
         assert_eq!(Transfer::read(&transfer.path), Ok(Some(transfer.clone())));
         assert_eq!((transfer.written(), transfer.bytes()), (10, 30));
         assert_eq!(list(dir.path()), [transfer.path]);
-    }
-
-    #[test]
-    fn it_has_the_fields_of_the_developer_manual() {
-        let dir = tempfile::tempdir().unwrap();
-        let tree = transfer(dir.path()).to_tree();
-        let files = tree.get("FILES").unwrap();
-        assert_eq!(files.get(b"/x\xff").unwrap().text("DESTINATION"), Some("/pfs/2"));
-        assert_eq!(files.get(b"/x\xff").unwrap().text("SIZE"), Some("20"));
-        assert_eq!(files.get(b"/x\xff").unwrap().text("WRITTEN"), Some("0"));
-        let texts = ["BW", "PERCENT", "COMMAND", "STATE"].map(|key| tree.text(key).unwrap().to_owned());
-        assert_eq!(texts, ["52428800", "12.5", "RUN", "STOPPED"]);
     }
 
     #[test]
