@@ -1,6 +1,7 @@
 //! A vendor's service, as its plugin describes it.
 
 use scr_plugin_api::{CopyItem, CopyJob, PluginError, PluginErrorKind};
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -53,7 +54,7 @@ pub trait Service: Send + Sync {
 pub type Prepare<'a> = &'a mut dyn FnMut() -> Result<(), PluginError>;
 
 /// The copies of one job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copies {
     /// The job's token.
     pub token: String,
@@ -64,7 +65,7 @@ pub struct Copies {
 }
 
 /// One file that is copied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagedFile {
     /// From where to where, and how long it is.
     pub item: CopyItem,

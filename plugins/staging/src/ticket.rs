@@ -1,23 +1,10 @@
 //! A ticket: all that another process needs to know of a job, guarded by a checksum.
 
-use crate::{Copies, StagedFile};
-use scr_plugin_api::{CopyItem, KvTree};
-use std::os::unix::ffi::OsStrExt;
+use crate::Copies;
 
 /// The copies as bytes that the host keeps.
 pub(crate) fn write(transport: &str, copies: &Copies) -> Vec<u8> {
-    let mut tree = KvTree::new();
-    tree.set("TRANSPORT", transport);
-    tree.set("TOKEN", &copies.token);
-    tree.set("HANDLE", &copies.handle);
-    for (place, file) in copies.files.iter().enumerate() {
-        let entry = tree.entry("FILE", place);
-        entry.set_bytes("SOURCE", file.item.source.as_os_str().as_bytes());
-        entry.set_bytes("DESTINATION", file.item.destination.as_os_str().as_bytes());
-        entry.set("BYTES", file.item.bytes);
-        entry.set("MODE", file.mode);
-    }
-    let packed = tree.pack();
+    let packed = serde_json::to_vec(&(transport, copies)).expect("it has only texts and numbers");
     let crc = crc32fast::hash(&packed).to_le_bytes();
     [&packed[..], &crc].concat()
 }
@@ -28,21 +15,16 @@ pub(crate) fn read(transport: &str, ticket: &[u8]) -> Option<Copies> {
     if crc32fast::hash(packed).to_le_bytes() != *crc {
         return None;
     }
-    let tree = KvTree::unpack(packed).ok().filter(|tree| tree.text("TRANSPORT") == Some(transport))?;
-    let count = tree.get("FILE").map_or(0, KvTree::len);
-    let files = (0..count).map(|place| file(tree.find("FILE", place)?)).collect::<Option<_>>()?;
-    Some(Copies { token: tree.require("TOKEN").ok()?, handle: tree.text("HANDLE")?.to_owned(), files })
-}
-
-fn file(tree: &KvTree) -> Option<StagedFile> {
-    let (source, destination) = (tree.path("SOURCE")?, tree.path("DESTINATION")?);
-    let item = CopyItem { source, destination, bytes: tree.require("BYTES").ok()? };
-    Some(StagedFile { item, mode: tree.require("MODE").ok()? })
+    let (of, copies): (String, Copies) = serde_json::from_slice(packed).ok()?;
+    (of == transport).then_some(copies)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StagedFile;
+    use scr_plugin_api::CopyItem;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn a_ticket_comes_back_and_a_damaged_or_foreign_one_does_not() {
