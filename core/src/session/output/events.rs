@@ -7,28 +7,6 @@ use crate::log::{Event, Record, Transfer};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The events of a kind of dataset.
-#[derive(Debug, Clone, Copy)]
-struct Events {
-    start: Event,
-    end: Event,
-    fail: Event,
-    whole: Transfer,
-}
-
-const CHECKPOINT: Events = Events {
-    start: Event::CheckpointStart,
-    end: Event::CheckpointEnd,
-    fail: Event::CheckpointFail,
-    whole: Transfer::Checkpoint,
-};
-const OUTPUT: Events = Events {
-    start: Event::OutputStart,
-    end: Event::OutputEnd,
-    fail: Event::OutputFail,
-    whole: Transfer::Output,
-};
-
 /// How long the parts of an output phase took, and how much was written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spent {
@@ -42,12 +20,11 @@ pub(super) struct Spent {
 /// The application has computed for so long, and begins to write a dataset.
 pub(super) fn started(job: &Job, record: &RankRecord, computed: Duration) {
     job.log.add_entry(Record::event(Event::ComputeEnd).took(computed));
-    job.log.add_entry(event(job, events(record).start, record));
+    job.log.add_entry(event(job, of_kind(record, Event::CheckpointStart, Event::OutputStart), record));
 }
 
 /// A dataset is complete in cache.
 pub(super) fn completed(job: &Job, cache: &Cache, record: &RankRecord, spent: &Spent) {
-    let events = events(record);
     let (from, to) = (base_of(job, record), cache.folder_of(job, record));
     let moved = |transfer, took| {
         Record::transfer(transfer, &from, &to).id(record.dataset.id).took(took).size(spent.bytes, spent.files)
@@ -58,20 +35,23 @@ pub(super) fn completed(job: &Job, cache: &Cache, record: &RankRecord, spent: &S
         let encoded = moved(Transfer::Encode, spent.encode).scheme(&record.protection.scheme);
         job.log.add_entry(encoded);
     }
-    job.log.add_entry(event(job, events.end, record).took(spent.whole));
-    job.log.add_entry(moved(events.whole, spent.whole).named(name));
+    let end = of_kind(record, Event::CheckpointEnd, Event::OutputEnd);
+    job.log.add_entry(event(job, end, record).took(spent.whole));
+    let whole = of_kind(record, Transfer::Checkpoint, Transfer::Output);
+    job.log.add_entry(moved(whole, spent.whole).named(name));
 }
 
 /// The dataset has failed.
 pub(super) fn failed(job: &Job, record: &RankRecord, why: &str) {
-    job.log.add_entry(Record::event(events(record).fail).dataset(&record.dataset).note(why));
+    let fail = of_kind(record, Event::CheckpointFail, Event::OutputFail);
+    job.log.add_entry(Record::event(fail).dataset(&record.dataset).note(why));
 }
 
-fn events(record: &RankRecord) -> Events {
+fn of_kind<T>(record: &RankRecord, checkpoint: T, output: T) -> T {
     if record.dataset.checkpoint {
-        CHECKPOINT
+        checkpoint
     } else {
-        OUTPUT
+        output
     }
 }
 
