@@ -387,18 +387,17 @@ fn next_key(
     local: &[LocalPart],
     below: Option<DatasetKey>,
 ) -> Result<Option<DatasetKey>, CommError> {
-    let keys =
-        || local.iter().filter_map(LocalPart::key).filter(|key| below.is_none_or(|below| *key < below));
-    let highest = |values: &mut dyn Iterator<Item = u64>| {
-        let own = values.map(|value| value.saturating_add(1)).max().unwrap_or(0);
-        all_reduce(&*job.comm, [own], Op::Max).map(|[highest]| highest.checked_sub(1))
-    };
-    let Some(run) = highest(&mut keys().map(|key| key.run))? else { return Ok(None) };
-    let Some(id) = highest(&mut keys().filter(|key| key.run == run).map(|key| key.id))? else {
-        return Ok(None);
-    };
-    let of_id = || keys().filter(|key| (key.run, key.id) == (run, id));
-    let Some(begun) = highest(&mut of_id().map(|key| key.begun))? else { return Ok(None) };
-    let dataset = highest(&mut of_id().filter(|key| key.begun == begun).map(|key| key.dataset))?;
-    Ok(dataset.map(|dataset| DatasetKey { run, id, begun, dataset }))
+    let below = |key: &DatasetKey| below.is_none_or(|below| *key < below);
+    let keys = local.iter().filter_map(LocalPart::key).filter(below);
+    let mut left: Vec<_> = keys.map(|key| [key.run, key.id, key.begun, key.dataset]).collect();
+    let mut highest = [0; 4];
+    for (at, number) in highest.iter_mut().enumerate() {
+        let own = left.iter().map(|key| key[at].saturating_add(1)).max().unwrap_or(0);
+        let [most] = all_reduce(&*job.comm, [own], Op::Max)?;
+        let Some(most) = most.checked_sub(1) else { return Ok(None) };
+        left.retain(|key| key[at] == most);
+        *number = most;
+    }
+    let [run, id, begun, dataset] = highest;
+    Ok(Some(DatasetKey { run, id, begun, dataset }))
 }
