@@ -93,11 +93,6 @@ impl PartDir {
         self.hidden().join(format!("container_{}", self.rank))
     }
 
-    /// The name of the redundancy file until it is rebuilt.
-    pub(crate) fn redundancy_being_rebuilt(&self) -> PathBuf {
-        self.redundancy().with_extension("rebuild")
-    }
-
     fn spare(&self) -> PathBuf {
         spare(self.dataset.parent().unwrap_or(&self.dataset), self.rank)
     }
@@ -242,7 +237,9 @@ pub trait PartPlace {
     /// The redundancy file.
     fn redundancy(&self) -> PathBuf;
     /// The name of the redundancy file until it is verified.
-    fn redundancy_being_rebuilt(&self) -> PathBuf;
+    fn redundancy_being_rebuilt(&self) -> PathBuf {
+        self.redundancy().with_extension("rebuild")
+    }
 }
 
 impl PartPlace for PartDir {
@@ -265,10 +262,6 @@ impl PartPlace for PartDir {
 
     fn redundancy(&self) -> PathBuf {
         self.redundancy()
-    }
-
-    fn redundancy_being_rebuilt(&self) -> PathBuf {
-        self.redundancy_being_rebuilt()
     }
 }
 

@@ -35,10 +35,6 @@ impl PartPlace for ScavengedPart<'_> {
     fn redundancy(&self) -> PathBuf {
         self.prefix.dataset_dir(self.id).join(redundancy_name(self.rank))
     }
-
-    fn redundancy_being_rebuilt(&self) -> PathBuf {
-        self.redundancy().with_extension("rebuild")
-    }
 }
 
 /// The token of the end of a scavenge among the flushes under way: hidden files have it in their names.
