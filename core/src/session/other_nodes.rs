@@ -269,11 +269,8 @@ fn copies_in(prefix: &Prefix, run: u64) -> PathBuf {
 /// well.
 fn wait_for_others(files: &dyn Files, lock: &Path) -> Option<Box<dyn File>> {
     let lock = files.open(lock, How::Ensure(0o600)).ok()?;
-    let mut pauses = 0;
-    while pauses < MOST_PAUSES && lock.try_lock() == LockAttempt::Held {
-        files.pause(PAUSE);
-        pauses += 1;
-    }
+    let is_held = || lock.try_lock() == LockAttempt::Held;
+    (0..MOST_PAUSES).take_while(|_| is_held()).for_each(|_| files.pause(PAUSE));
     Some(lock)
 }
 
