@@ -45,7 +45,7 @@ pub(crate) struct InspectArgs {
 /// Runs the command.
 pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     if args.node {
-        return print_answer(&own_inventory(args)?.to_line());
+        return print_answer(&own_inventory(args)?);
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::after(&args.place.job(), named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
@@ -149,10 +149,7 @@ pub(crate) fn ask(
         command.extend(["--cache".to_owned(), cache.to_owned()]);
     }
     let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
-    let inventory = |answer: Result<Finished>| {
-        let answer = answer.map_err(|error| format!("{error:#}"))?;
-        Inventory::from_line(&answer.answer::<String>()?).ok_or_else(|| answer.failure())
-    };
+    let inventory = |answer: Result<Finished>| answer.map_err(|error| format!("{error:#}"))?.answer();
     Ok(answers.into_iter().map(inventory).collect())
 }
 

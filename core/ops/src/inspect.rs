@@ -140,16 +140,6 @@ impl Inventory {
         let rooms = bases.filter_map(|base| room(files, base, &memory, u64::MAX));
         self.room = rooms.map(|room| room.bytes).min();
     }
-
-    /// On one line, to be sent to who looks at all of them.
-    pub fn to_line(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// Parses an inventory; `None` if this is none. Entries that cannot be read count as lost.
-    pub fn from_line(line: &str) -> Option<Self> {
-        serde_json::from_str(line).ok()
-    }
 }
 
 /// Those of a list that can be read: one that contradicts itself does not spoil the others.
@@ -333,11 +323,12 @@ mod tests {
     fn an_entry_that_cannot_be_read_spoils_no_other_and_what_is_no_inventory_is_none() {
         let line =
             |parts: &str| format!(r#"{{"parts":{parts},"spoilers":[7,{{"is_refused":true}}],"room":5}}"#);
-        let found = Inventory::from_line(&line(r#"[{"lost":null},"x",[[1,2],null,false]]"#)).unwrap();
+        let read = |line: &str| serde_json::from_str::<Inventory>(line).ok();
+        let found = read(&line(r#"[{"lost":null},"x",[[1,2],null,false]]"#)).unwrap();
         assert!(found.parts.is_empty() && found.spoilers.is_empty() && found.unread.is_empty());
         assert_eq!(found.room, Some(5));
-        assert!(Inventory::from_line(&line("7")).is_none() && Inventory::from_line("[]x").is_none());
+        assert!(read(&line("7")).is_none() && read("[]x").is_none());
         let empty = Inventory { unread: vec!["why".to_owned()], ..Inventory::default() };
-        assert_eq!(Inventory::from_line(&empty.to_line()).unwrap().unread, empty.unread);
+        assert_eq!(read(&serde_json::to_string(&empty).unwrap()).unwrap().unread, empty.unread);
     }
 }
