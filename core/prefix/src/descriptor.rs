@@ -15,6 +15,17 @@ pub struct Seq {
     pub id: u64,
 }
 
+impl Seq {
+    pub(crate) fn read(tree: &KvTree) -> Option<Self> {
+        Some(Self { run: tree.require("RUN").ok()?, id: tree.require("ID").ok()? })
+    }
+
+    pub(crate) fn write(self, tree: &mut KvTree) {
+        tree.set("RUN", self.run);
+        tree.set("ID", self.id);
+    }
+}
+
 /// A checkpoint as what a job may restart from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartPoint {

@@ -288,8 +288,8 @@ impl Ids {
     /// Nor from a dataset of this name before this place, which nodes may have that nobody has seen since.
     pub(crate) fn withdraw_name(&mut self, name: &[u8], before: Seq) {
         let of_name = self.tree.child(WITHDRAWN).child(NAME).child(name);
-        let before = Withdrawn::place(of_name).max(Some(before)).unwrap_or_default();
-        Withdrawn::put_place(of_name, before);
+        let before = Seq::read(of_name).max(Some(before)).unwrap_or_default();
+        before.write(of_name);
         self.limit_withdrawn();
     }
 
@@ -377,7 +377,7 @@ impl Withdrawn {
             // C SCR has written it, and it was withdrawn as one of the run that had found it.
             named = Self::named(tree).into_iter().find(|(known, _)| known.id == seq.id).map(|(_, why)| why);
         }
-        let before = tree.get(NAME).and_then(|names| names.get(name)).and_then(Self::place);
+        let before = tree.get(NAME).and_then(|names| names.get(name)).and_then(Seq::read);
         let is_older = before.is_some_and(|before| seq < before);
         let is_between = |_: &Withdrawal| Self::between(tree).iter().any(|between| between.has(seq));
         let named =
@@ -395,9 +395,8 @@ impl Withdrawn {
         let all = tree.get(BETWEEN).into_iter().flat_map(KvTree::iter);
         let mut all: Vec<Between> = all
             .filter_map(|(_, between)| {
-                let seq =
-                    |run, id| Some(Seq { run: between.require(run).ok()?, id: between.require(id).ok()? });
-                Some(Between { after: seq("RUN", "ID")?, before: seq("NEXT_RUN", "NEXT_ID")? })
+                let (run, id) = (between.require("NEXT_RUN").ok()?, between.require("NEXT_ID").ok()?);
+                Some(Between { after: Seq::read(between)?, before: Seq { run, id } })
             })
             .collect();
         all.sort_unstable_by_key(|between| between.before);
@@ -408,24 +407,14 @@ impl Withdrawn {
         tree.remove(BETWEEN);
         for (place, &Between { after, before }) in all.iter().enumerate() {
             let between = tree.entry(BETWEEN, place);
-            between.set("RUN", after.run);
-            between.set("ID", after.id);
+            after.write(between);
             between.set("NEXT_RUN", before.run);
             between.set("NEXT_ID", before.id);
         }
     }
 
     fn up_to(tree: &KvTree) -> Option<Seq> {
-        Self::place(tree.get(UP_TO)?)
-    }
-
-    fn place(tree: &KvTree) -> Option<Seq> {
-        Some(Seq { run: tree.require("RUN").ok()?, id: tree.require("ID").ok()? })
-    }
-
-    fn put_place(tree: &mut KvTree, Seq { run, id }: Seq) {
-        tree.set("RUN", run);
-        tree.set("ID", id);
+        Seq::read(tree.get(UP_TO)?)
     }
 
     /// Those that are known by their place.
@@ -445,15 +434,14 @@ impl Withdrawn {
     /// to lose one is not as bad as to restart from a wrong one.
     fn limit(tree: &mut KvTree) {
         let names = tree.remove(NAME).unwrap_or_default();
-        let mut names: Vec<_> =
-            names.iter().filter_map(|(name, of)| Some((Self::place(of)?, name))).collect();
+        let mut names: Vec<_> = names.iter().filter_map(|(name, of)| Some((Seq::read(of)?, name))).collect();
         // Of most names there was one dataset only. So no other one stops to count for those that are forgotten.
         if names.len() > MOST_WITHDRAWN {
             names.sort_unstable();
             names.drain(..names.len() / 2);
         }
         for (before, name) in names {
-            Self::put_place(tree.child(NAME).child(name), before);
+            before.write(tree.child(NAME).child(name));
         }
         let (mut named, mut between) = (Self::named(tree), Self::between(tree));
         if named.len() <= MOST_WITHDRAWN && between.len() <= MOST_BETWEEN {
@@ -469,7 +457,7 @@ impl Withdrawn {
         let names = tree.remove(NAME);
         *tree = KvTree::new();
         names.into_iter().for_each(|names| tree.put(NAME, names));
-        Self::put_place(tree.child(UP_TO), last);
+        last.write(tree.child(UP_TO));
         newer_named.into_iter().for_each(|(seq, why)| why.record(tree, seq));
         Self::put_between(tree, &newer_between);
     }

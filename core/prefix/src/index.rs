@@ -371,7 +371,7 @@ impl Index {
         if names == Names::Unknown {
             begun = begun.get(UNRECORDED)?;
         }
-        place(begun)
+        Seq::read(begun)
     }
 
     fn set_gone_begun(&mut self, names: Names, seq: Seq) {
@@ -379,7 +379,7 @@ impl Index {
         if names == Names::Unknown {
             begun = begun.child(UNRECORDED);
         }
-        set_place(begun, seq);
+        seq.write(begun);
     }
 
     /// The highest id of any dataset, valid or not.
@@ -437,13 +437,13 @@ impl Index {
 
     /// The newest dataset that a run has ever listed, also if it has left since; `None` if nobody has recorded it.
     pub(crate) fn last_listed(&self) -> Option<Seq> {
-        self.tree.get(LAST).and_then(place)
+        self.tree.get(LAST).and_then(Seq::read)
     }
 
     /// Records a dataset under its id.
     fn put(&mut self, dataset: &DatasetDescriptor, complete: bool) {
         if dataset.run > 0 && Some(dataset.seq()) > self.last_listed() {
-            set_place(self.tree.child(LAST), dataset.seq());
+            dataset.seq().write(self.tree.child(LAST));
         }
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
@@ -600,15 +600,6 @@ impl Index {
 /// Who is named under a key of an entry.
 fn by(entry: &KvTree, key: &str) -> Option<By> {
     entry.text(key).map(By::from)
-}
-
-fn place(tree: &KvTree) -> Option<Seq> {
-    Some(Seq { run: tree.parse("RUN").ok()??, id: tree.parse("ID").ok()?? })
-}
-
-fn set_place(tree: &mut KvTree, seq: Seq) {
-    tree.set("RUN", seq.run);
-    tree.set("ID", seq.id);
 }
 
 #[cfg(test)]
