@@ -9,8 +9,8 @@ use crate::mpi_library;
 use scr_comm::Comm;
 use scr_config::param::AppConfig;
 use scr_core::session::Session;
+use scr_plugin_api::abi::panic_text;
 use scr_plugin_api::{held, Call};
-use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
@@ -191,8 +191,9 @@ pub(crate) fn forget_reports() {
 fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
     let state = slot.0.get_or_insert_with(|| State::NotStarted(AppConfig::default()));
     // After a panic nothing of the state is used but what tells the others.
-    let outcome = catch_unwind(AssertUnwindSafe(|| body(&mut *state)))
-        .unwrap_or_else(|panic| Err(Failure::Panic { text: panic_text(panic.as_ref()) }));
+    let outcome = catch_unwind(AssertUnwindSafe(|| body(&mut *state))).unwrap_or_else(|panic| {
+        Err(Failure::Panic { text: panic_text(&*panic).unwrap_or_else(|| "a panic".to_owned()) })
+    });
     if outcome.as_ref().is_err_and(Failure::is_of_one) {
         let _ = catch_unwind(AssertUnwindSafe(|| state.leave()));
     }
@@ -203,11 +204,6 @@ fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failur
         *state = std::mem::replace(next, State::Broken);
     }
     outcome
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }
 
 /// The state; `None` until the first call.

@@ -12,6 +12,7 @@ use super::awaited::Awaited;
 use super::receives::Receives;
 use super::world::{Waiting, World};
 use super::{check, Ask, Comm, Exchanged, Incomings, Rank, Result, Sends, Tag, Traffic, WaitControl};
+use scr_plugin_api::abi::panic_text;
 use scr_plugin_api::held;
 
 /// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
@@ -170,10 +171,7 @@ impl Drop for ThreadComm {
 }
 
 fn record_panic(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn Any + Send)) {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let text = text.unwrap_or_else(|| "no text".to_owned());
-    held(panics).push((rank, text));
+    held(panics).push((rank, panic_text(panic).unwrap_or_else(|| "no text".to_owned())));
 }
 
 fn panicked(panics: Vec<(Rank, String)>) -> RunError {

@@ -61,13 +61,15 @@ pub(super) fn guard<T>(
     }
 }
 
+/// The text of a panic, if it has left one.
+pub fn panic_text(payload: &(dyn Any + Send)) -> Option<String> {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+}
+
 /// The text of a panic, on one line. The payload is the panicking side's own type: its drop may panic again.
 fn text_of(payload: Box<dyn Any + Send>) -> String {
-    let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).to_owned(),
-        (_, Some(text)) => text.clone(),
-        _ => "(it left no text)".to_owned(),
-    };
+    let text = panic_text(&*payload).unwrap_or_else(|| "(it left no text)".to_owned());
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }

@@ -26,6 +26,7 @@ use abi_stable::library::{LibHeader, LibraryError};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{ROption, RSlice};
 use boundary::Constructed;
+pub use guard::panic_text;
 use guard::{guard, Exported};
 use module::Constructor;
 
