@@ -1,6 +1,6 @@
 //! `SCR_Should_exit`, `SCR_Finalize`, and the end of a job that is to halt.
 
-use super::{Error, Phase, Retry, Session};
+use super::{Error, Retry, Session};
 use crate::flush::Flushes;
 use crate::halt;
 use crate::log::Figures;
@@ -28,21 +28,13 @@ impl Session {
         self.halt.exit_wanted()
     }
 
-    /// Ends the session: what is due is flushed, and the job is not started again. Collective.
+    /// Ends the session, in no phase: what is due is flushed, and the job is not started again. Collective.
     /// See `SCR_Finalize` in docs/user/c-api.md.
     ///
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn finalize(mut self) -> Result<(), Error> {
         let _call = self.begin_call("SCR_Finalize");
-        if !matches!(self.phase, Phase::Idle | Phase::Refused) {
-            self.job
-                .report
-                .warn("SCR_Finalize was called within a phase: the dataset of that phase is discarded");
-            if let Phase::Output(mut output) = std::mem::take(&mut self.phase) {
-                output.remove(&self.job, &self.cache);
-            }
-        }
         let flushed = self.flush_all();
         if flushed.is_err() {
             self.job.report.error(
