@@ -383,10 +383,14 @@ fn stores_in_folders_of_one_device_keep_weak_and_strong_checkpoints_apart() {
         "STORE={base}/single COUNT=2\nSTORE={base}/xor COUNT=1\n\
          CKPT=0 INTERVAL=1 STORE={base}/single TYPE=SINGLE\nCKPT=1 INTERVAL=3 STORE={base}/xor TYPE=XOR\n"
     );
-    std::fs::write(world.prefix().join(".scrconf"), text).unwrap();
+    std::fs::write(world.prefix().join(".scrconf"), &text).unwrap();
     let run = world.run(|application| (1..=5).for_each(|step| application.checkpoint(step, uneven).unwrap()));
     assert!(!run.has_line_with("WARNING"), "{:?}", run.lines);
     world.run(|application| application.restart(uneven)).all_gave(&Some(5));
     world.lose("n2");
     world.run(|application| application.restart(uneven)).all_gave(&Some(3));
+    let (_, one) = text.split_once('\n').unwrap();
+    std::fs::write(world.prefix().join(".scrconf"), one.replace("/single", "/xor")).unwrap();
+    let said = "so the next one of CKPT=0 (SINGLE) evicts that of CKPT=1 (XOR), which survives the loss";
+    world.try_run(|_| ()).line_with(&["WARNING", said]);
 }

@@ -1,6 +1,6 @@
 //! Ranks in different current folders that use relative names: they share a file only if they mean the same absolute path.
 
-use super::world::{contents, path_of, Application, World};
+use super::world::{contents, path_of, said, Application, World};
 use scr_comm::Rank;
 use scr_core::session::{Error, OutputFlags};
 use std::fs::create_dir_all;
@@ -17,7 +17,7 @@ fn write(application: &mut Application, name: &str, step: u64) -> Result<(), Str
     session.start_output(Some(b"one"), CHECKPOINT).unwrap();
     let path = session.route_file(name.as_bytes()).unwrap();
     std::fs::write(path_of(&path), contents(step, rank, 0, BYTES)).unwrap();
-    session.complete_output(true).map_err(|error| error.to_string())
+    session.complete_output(true).map_err(said)
 }
 
 /// Restarts, and compares every byte of the file of this name with what this rank wrote. Whether there is a checkpoint.

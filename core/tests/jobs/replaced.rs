@@ -1,6 +1,6 @@
 //! No process replaces files in the prefix directory while another one reads them.
 
-use super::world::{contents, file_name, mode, path_of, Application, World};
+use super::world::{contents, file_name, mode, path_of, said, Application, World};
 use scr_base::fs::{Files, How, RealFiles};
 use scr_comm::Rank;
 use scr_core::session::{Error, OutputFlags, Session};
@@ -340,11 +340,11 @@ fn what_a_run_reads_in_place_is_not_purged_deleted_or_dropped_by_another_one() {
         let others = (application.rank == Rank(0)).then(|| {
             let changed = changes.map(|change| {
                 let run = world.try_run(|other| other.and_then(|mut other| change(other.session())));
-                run.ranks.into_iter().next().unwrap().err().map(|error| error.to_string())
+                run.ranks.into_iter().next().unwrap().err().map(said)
             });
-            let dropped = drop().err().map(|error| error.to_string());
+            let dropped = drop().err().map(said);
             purge(1);
-            let purged = world.try_run(|other| other.err().map(|error| error.to_string()));
+            let purged = world.try_run(|other| other.err().map(said));
             [&changed[..], &[dropped], &purged.ranks[..1]].concat()
         });
         turns.wait();
@@ -451,7 +451,7 @@ fn read_beside(
         let found = std::fs::read(path_of(&path)).unwrap();
         let step = (1..=9).find(|&step| found == contents(step, rank, 0, BYTES));
         assert!(step != Some(1) || rank != Rank(0), "the other job has written");
-        let why = application.session().complete_restart(is_valid(step)).unwrap_err().to_string();
+        let why = said(application.session().complete_restart(is_valid(step)).unwrap_err());
         let next = read_over(application);
         if next.is_some() {
             application.session().complete_restart(true).unwrap();
@@ -476,7 +476,7 @@ fn of_two_jobs_in_place_only_one_writes_a_dataset_of_a_name_at_a_time() {
         begin_over(application, 2);
         turns.wait();
         if application.rank == Rank(0) {
-            let other = world.run(|other| other.begin(2).unwrap_err().to_string());
+            let other = world.run(|other| said(other.begin(2).unwrap_err()));
             assert!(other.ranks.iter().all(|why| why.contains("another job writes a dataset of this name")));
         }
         turns.wait();
@@ -555,7 +555,7 @@ fn a_restart_fails_if_another_job_has_written_over_a_checkpoint_that_was_never_l
         let name = own_file(application.rank);
         application.session().route_file(name.as_bytes()).unwrap();
         let completed = application.session().complete_restart(true);
-        (completed.map_err(|error| error.to_string()), read_over(application))
+        (completed.map_err(said), read_over(application))
     });
     for (completed, next) in run.ranks {
         let why = completed.unwrap_err();

@@ -637,7 +637,7 @@ fn a_dataset_is_not_listed_again_if_a_newer_one_takes_its_name_meanwhile() {
     let built = dead.build_with(Arc::new(faulty.clone())).0.unwrap();
     assert!(faulty.was_interrupted());
     let Outcome::Incomplete { why } = built.outcome else { panic!("{built:?}") };
-    assert!(why.contains("belong to dataset 9, which is newer"), "{why}");
+    assert!(scr_base::codes::coded("ERROR", &why).contains("belong to dataset 9, which is newer"), "{why}");
     assert!(dead.index().entry(9).is_some_and(|entry| entry.is_candidate()));
 }
 

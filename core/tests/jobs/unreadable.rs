@@ -2,7 +2,7 @@
 //! begin, never goes back to an older checkpoint for good, and deletes nothing that it could not read.
 
 use super::damage::flip_middle;
-use super::world::World;
+use super::world::{said, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
@@ -646,7 +646,7 @@ fn a_checkpoint_of_which_a_rank_got_no_path_is_not_given_up_for_none() {
         session.start_restart().unwrap();
         session.route_file(b"ckpt.1/never_written").unwrap_err();
         session.complete_restart(false).unwrap_err();
-        let why = session.have_restart().unwrap_err().to_string();
+        let why = said(session.have_restart().unwrap_err());
         assert!(why.contains("`ckpt.1' is not marked as failed") && why.contains("correct what"), "{why}");
     });
     world.run(|application| application.restart(some)).all_gave(&Some(1));

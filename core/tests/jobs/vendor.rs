@@ -67,6 +67,12 @@ fn a_scheme_that_writes_twice_brings_a_job_through_a_node_loss() {
         world.lose(node);
         world.run(|application| application.restart(uneven)).all_gave(&Some(4));
     }
+    // Another version of it is installed.
+    std::fs::copy(built("obedient"), folder.path().join("libobedient.so")).unwrap();
+    std::fs::write(folder.path().join("plugin.toml"), manifest("TWICE", "scheme", "libobedient.so")).unwrap();
+    world.lose("n2");
+    let said = "it was written in format 1 by version 1.0 of the scheme TWICE, and version 1.0 reads the formats 2 to 3";
+    world.try_run(|begun| begun.is_ok()).line_with(&["ERROR", said]);
 }
 
 /// The application got the wrong bytes.

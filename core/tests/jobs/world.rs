@@ -348,6 +348,7 @@ impl World {
             let clock = self.clock.clone().unwrap_or_else(|| env.env().clock);
             let world = Env { watch: watch.clone(), clock, ..env.env() };
             let session = Session::init(wrap(comm), world, &self.application);
+            let session = session.inspect_err(|why| drop(said(why)));
             body(rank, session.map(|session| Application { session: Some(session), rank, env: env.clone() }));
             let mut lines = lines.lock().expect("no rank has panicked with it");
             lines.extend(env.output().take_info());
@@ -550,6 +551,11 @@ impl Application {
         }
         Ok(())
     }
+}
+
+/// What the user reads of a failure, with its code.
+pub(crate) fn said(failure: impl std::error::Error) -> String {
+    scr_base::codes::coded("ERROR", &scr_base::describe(&failure))
 }
 
 /// A copy of all that the nodes stored at some moment.

@@ -249,6 +249,8 @@ mod tests {
         let other = index.entry(2).unwrap();
         let shares = CommonFiles::of(&[]).with(&RealFiles, &prefix, 3, &other);
         let error = shares.unwrap_err();
-        assert!(!error.is_damage() && error.to_string().contains("`scr index --drop slot.0'"), "{error}");
+        let said = scr_base::codes::coded("ERROR", &error.to_string());
+        let expected = "`scr index --drop slot.0' gives dataset 2 up [SCR-417]";
+        assert!(!error.is_damage() && said.ends_with(expected), "{said}");
     }
 }

@@ -254,7 +254,7 @@ fn one_rank_at_a_time_is_enough() {
 }
 
 fn failure(result: Result<crate::flush::FlushReport, FlushError>) -> String {
-    result.unwrap_err().to_string()
+    scr_base::codes::coded("ERROR", &scr_base::describe(&result.unwrap_err()))
 }
 
 #[test]
