@@ -218,14 +218,30 @@ static STATE: Mutex<Slot> = Mutex::new(Slot(None));
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_comm::{CommError, Rank};
+    use std::ffi::CStr;
 
     #[test]
     fn a_panic_becomes_a_code_and_every_later_call_says_so() {
         let mut slot = Slot(None);
         let first = guarded(&mut slot, |_| -> Result<(), Failure> { panic!("boom {}", 1) });
-        assert!(matches!(first, Err(Failure::Panic { text }) if text == "boom 1"));
+        assert!(matches!(&first, Err(Failure::Panic { text }) if text == "boom 1"));
+        code_of("SCR_Init", first);
+        assert_eq!(last_error(), "SCR_Init: a defect of the library: boom 1; please report it");
         let later = guarded(&mut slot, |state| state.session().map(|_| ()));
         assert_eq!(later.unwrap_err().code(), Code::Internal);
+    }
+
+    #[test]
+    fn who_is_left_is_told_to_recover() {
+        let died = CommError::RanksDied { ranks: vec![Rank(2)] };
+        assert_eq!(code_of("SCR_Drop", Err(died.into())), Code::Mpi as c_int);
+        assert!(last_error().starts_with("SCR_Drop: rank 2 has died; call SCR_Recover with"));
+    }
+
+    fn last_error() -> String {
+        // SAFETY: it is a string of C until this thread's next call fails.
+        unsafe { CStr::from_ptr(message::SCR_Last_error()) }.to_string_lossy().into_owned()
     }
 
     #[test]
