@@ -449,9 +449,13 @@ fn nothing_outside_the_users_own_folder_is_touched() {
     // Only root can give a folder away.
     let own = fs::metadata(user_folder(&job)).unwrap().uid();
     if own == 0 {
-        chown(user_folder(&job), Some(12345), None).unwrap();
+        chown(user_folder(&job), Some(65_534), None).unwrap();
         let refused = clean(&job, &["--allocation", &JOB, "--ended"]);
         assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
-        assert!(err(&refused).contains("12345"), "{}", err(&refused));
+        assert!(
+            err(&refused).contains("user 65534, and only user 0 may own it; that is nobody"),
+            "{}",
+            err(&refused)
+        );
     }
 }

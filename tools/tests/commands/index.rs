@@ -248,6 +248,13 @@ fn a_checkpoint_that_the_index_has_no_more_does_not_count_as_saved() {
         };
         let latest = ["flush-file", "--latest"];
         assert_eq!((ask(&latest).1.as_str(), ask(&["postrun"]).0), ("4\n", Some(0)));
+        let (name, job_id) = (b"ckpt.4".to_vec(), "7".to_owned());
+        let other = DatasetDescriptor { id: 4, run: 1, name, job_id, checkpoint: true, ..Default::default() };
+        FlushFile::update(&RealFiles, &folder, |flush| flush.record(&other, Location::Prefix))
+            .expect("it can");
+        let (code, text) = ask(&["postrun"]);
+        let said = "a run of another allocation has gone on from a checkpoint before dataset 3 `ckpt.3'";
+        assert_eq!((code, text.contains(said)), (Some(1), true), "{text}");
         Index::update(&RealFiles, &folder, lose).expect("it can");
         assert_eq!(ask(&latest).1, "3\n");
         // The letters are those of C SCR.

@@ -79,14 +79,19 @@ fn damage_in_the_prefix_directory_is_repaired_from_cache_with_the_commands_that_
             .env("SCR_CACHE_BASE", left.node(node))
             .env("SCR_PLUGIN_PATH", left.plugins())
             .env("USER", "user1");
-        let output = command.output().unwrap();
-        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
-        out(&output)
+        command.output().unwrap()
     };
+    let (cached, away) =
+        (left.node(1).join("user1/scr.defjobid/scr.dataset.1/r1/rank_1"), left.path().join("away"));
+    fs::rename(&cached, &away).unwrap();
+    let torn = scr(&["copy", "--id", "1"], 1);
+    assert!(code(&torn) == 1 && err(&torn).contains("the part of rank 1 counts as lost: "), "{}", err(&torn));
+    fs::rename(&away, &cached).unwrap();
     for node in [0, 1] {
-        assert!(scr(&["copy", "--id", "1"], node).contains("copied 2 files"));
+        let whole = scr(&["copy", "--id", "1"], node);
+        assert!(out(&whole).contains("copied 2 files"), "{}", err(&whole));
     }
-    assert!(scr(&["index", "--build", "1"], 0).contains("nothing was lost"));
+    assert!(out(&scr(&["index", "--build", "1"], 0)).contains("nothing was lost"));
     assert_eq!(fs::read(&file).unwrap(), [b'x'; 1000]);
     assert_eq!(code(&scrub(&left, &[])), 0);
 }
