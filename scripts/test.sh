@@ -60,9 +60,11 @@ run_others() {
     named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
 }
-codes() { # lists the codes that no test has printed, and the warnings and errors without a code
-    comm -23 <(sed -n 's/^### //p' docs/user/messages.md) <(cut -d ' ' -f 1 target/tests/messages | sort -u) | xargs echo "not printed:"
-    grep -aE '^none (WARNING|ERROR)' target/tests/messages | sort -u || true
+codes() { # fails with the codes that no test has printed, as without root some do not, and the warnings and errors without a code
+    {
+        [ "$(id -u)" != 0 ] || comm -23 <(sed -n 's/^### //p' docs/user/messages.md) <(cut -d ' ' -f 1 target/tests/messages | sort -u)
+        grep -aE '^none (WARNING|ERROR)' target/tests/messages | sort -u || true
+    } | { ! grep -a .; }
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
