@@ -451,7 +451,8 @@ impl Job {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpreparedError {
     #[error(
-        "{}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to", scr_base::describe(.0)
+        "{}; nothing could be kept there: let this user own what is named, or let SCR_PREFIX name a folder that can be written to",
+        scr_base::describe(.0)
     )]
     NotWritable(PrefixError),
     #[error(transparent)]

@@ -162,11 +162,12 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         let session = match state.local_session() {
             Ok(session) => session,
             Err(failure) => {
-                // An application that looks at no code continues as without SCR, at the path that it named.
-                if let (Ok(name), false) = (name.required("name", MAX_FILENAME), file.is_null()) {
-                    // SAFETY: the caller's promise.
-                    unsafe { text::write_name(file, name, "file") }?;
-                }
+                // An application that looks at no code continues as without SCR, at the path that it named; but not where it
+                // does not know what there is to restart from, and would write over that.
+                let named = name.required("name", MAX_FILENAME).ok();
+                let named = named.filter(|_| matches!(failure, Failure::Disabled | Failure::Ended));
+                // SAFETY: the caller's promise.
+                unsafe { text::write_name(file, named.unwrap_or_default(), "file") }?;
                 return Err(failure);
             }
         };

@@ -34,6 +34,7 @@ static void before_init(void)
     refused(SCR_Need_checkpoint(&flag), SCR_ERR_STATE, "Need_checkpoint before Init");
     refused(SCR_Start_output("a", SCR_FLAG_CHECKPOINT), SCR_ERR_STATE, "Start_output before Init");
     refused(SCR_Route_file("a", buffer), SCR_ERR_STATE, "Route_file before Init");
+    expect(buffer[0] == '\0', "Route_file before Init gives no path");
     refused(SCR_Complete_output(1), SCR_ERR_STATE, "Complete_output before Init");
     refused(SCR_Have_restart(&flag, buffer), SCR_ERR_STATE, "Have_restart before Init");
     refused(SCR_Start_restart(buffer), SCR_ERR_STATE, "Start_restart before Init");

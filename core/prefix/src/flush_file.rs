@@ -213,6 +213,17 @@ impl FlushFile {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
+    /// Whether the runs of this prefix directory know a dataset, as far as this file and the index tell.
+    pub fn knows(files: &dyn Files, prefix: &Prefix, dataset: &DatasetDescriptor) -> bool {
+        let is_it = |other: &DatasetDescriptor| other.id == dataset.id && other.is_same(dataset);
+        let (Ok(Some(cached)), Ok(index)) = (shared::read::<Self>(files, prefix), Index::read(files, prefix))
+        else {
+            return true;
+        };
+        let listed = index.entry(dataset.id).and_then(|entry| entry.dataset);
+        cached.entries().iter().map(|entry| &entry.dataset).chain(&listed).any(is_it)
+    }
+
     /// The same for who can do without it, as by what the nodes have: a damaged one is empty. It is not synced, so that the power
     /// may leave it so.
     ///

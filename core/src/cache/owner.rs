@@ -1,13 +1,14 @@
 //! Which prefix directory a part in cache belongs to. This function alone decides, for runs and for commands.
 //!
 //! A prefix directory has a random id, which moves with it and which a copy has too. So the same id is enough where no other
-//! folder can be the one that is meant. The rules are those of docs/user/concepts.md.
+//! folder can be the one that is meant, and where this one knows the dataset: what was written in a copy that is gone is not its
+//! own. The rules are those of docs/user/concepts.md.
 
 use super::filemap::Filemap;
 use super::record::RankRecord;
 use crate::job::Job;
 use scr_base::fs::{Files, How};
-use scr_prefix::{Prefix, PrefixError, PrefixId};
+use scr_prefix::{FlushFile, Prefix, PrefixError, PrefixId};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +31,12 @@ impl Owner {
     /// The owner of a record, as seen from the directory at `prefix`, which has the id `id`.
     pub fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
         let recorded = Path::new(OsStr::from_bytes(&record.prefix));
-        Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id)
+        match Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id) {
+            Self::This if recorded != prefix.dir() && !is_same_folder(files, recorded, prefix.dir()) => {
+                [Self::Other, Self::This][usize::from(FlushFile::knows(files, prefix, &record.dataset))]
+            }
+            owner => owner,
+        }
     }
 
     /// The same of what is recorded for a directory that was at a path and had an id. A record without an id belongs to whichever

@@ -57,6 +57,8 @@ pub struct Account {
     /// The activity of the job from then on, and when it began.
     class: Option<Class>,
     since: u64,
+    /// When the restart began that is under way.
+    restarting: Option<u64>,
     run: Option<Run>,
     /// Seconds of the runs before this one.
     earlier_runs: f64,
@@ -190,11 +192,13 @@ impl Account {
             }
             Event::RestartStart => {
                 self.restarts_from(entry.dataset, now);
+                self.restarting = Some(now);
                 self.turn_to(Class::Restart, now);
             }
             Event::Current => self.restarts_from(entry.dataset, now),
             Event::RestartSuccess => {
-                self.figures.restarts.count += 1;
+                let took = self.restarting.take().map(|from| now.saturating_sub(from) as f64 / 1e6);
+                self.figures.restarts.add(took);
                 self.turn_to(Class::Computing, now);
             }
             Event::RestartFail => {

@@ -367,9 +367,13 @@ fn warn_unprotected(job: &Job, cache: &Cache, group: &str, placement: &Placement
     } else {
         "there are too few failure groups for them".to_owned()
     };
+    let cure = match group {
+        "NODE" => "run on more nodes".to_owned(),
+        group => format!("use GROUP=NODE, or more groups {group}"),
+    };
     job.report.warn(&format!(
         "the files of {alone} of {all} ranks in cache are not protected against the loss of a node: {why}; \
-         run on more nodes, or flush often (SCR_FLUSH)"
+         {cure}, or flush often (SCR_FLUSH)"
     ));
 }
 

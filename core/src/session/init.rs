@@ -32,8 +32,10 @@ use scr_base::env::Env;
 use scr_base::fs::Durability;
 use scr_base::message::Reporter;
 use scr_comm::collective::{any, broadcast};
+use scr_comm::placement::Survives;
 use scr_comm::watched::Watched;
 use scr_comm::{Comm, CommError, Rank};
+use scr_config::descriptor::protects;
 use scr_config::param::{self, AppConfig, Origin};
 use scr_plugin_api::Call;
 use scr_prefix::{
@@ -300,7 +302,23 @@ impl Session {
         };
         let datasets = cache.datasets_mut().iter_mut().filter(|cached| is_own(cached)).zip(survive);
         datasets.for_each(|(cached, survives)| cached.survives = Some(survives));
+        self.warn_unprotected();
         Ok(())
+    }
+
+    /// Warns where the ranks run so that the checkpoint to restart from would be lost with a node, though it has a scheme.
+    fn warn_unprotected(&self) {
+        let Some(newest) = newest_cached(&self.job, &self.cache, |_| true) else { return };
+        let protection = &newest.record.protection;
+        let has_scheme = !protection.bypass && protects(&protection.scheme);
+        if has_scheme && newest.holding().is_unflushed() && newest.survives_now() == Some(Survives::Nodes(0))
+        {
+            self.job.report.warn(&format!(
+                "`{}' in cache is not protected against the loss of a node: ranks that protected each other run on one node now; \
+                 the next checkpoint is protected as this run's nodes allow",
+                newest.record.dataset.name_text()
+            ));
+        }
     }
 }
 

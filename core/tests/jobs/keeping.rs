@@ -611,6 +611,33 @@ fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed()
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The copy has the id of the first one, and its path was taken for an older path of that.
+#[test]
+fn what_was_written_in_a_copy_that_is_gone_is_none_of_the_first_ones() {
+    for renamed in [false, true] {
+        let mut world = job();
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let (copy, name) = (world.dir().join("copy"), world.dir().join("renamed"));
+        let copied = std::process::Command::new("cp").arg("-a").arg(world.prefix()).arg(&copy).status();
+        assert!(copied.unwrap().success());
+        world.turn_to("copy");
+        world.run(|application| application.checkpoint(2, some).unwrap());
+        match renamed {
+            true => std::fs::rename(&copy, &name).unwrap(),
+            false => std::fs::remove_dir_all(&copy).unwrap(),
+        }
+        world.turn_to("prefix");
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(1));
+            application.checkpoint(3, some).unwrap();
+        });
+        if renamed {
+            world.turn_to("renamed");
+            world.run(|application| application.restart(some)).all_gave(&Some(2));
+        }
+    }
+}
+
 #[test]
 fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
     let mut world = job();

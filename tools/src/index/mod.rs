@@ -16,7 +16,7 @@ use scr_ops::{
     delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped, Extracted,
     Held, Import, Imported, OpsError, Plan, Saving,
 };
-use scr_prefix::{Index, Location, PrefixError};
+use scr_prefix::{FlushEntry, Index, Location, PrefixError};
 use std::os::unix::ffi::OsStrExt;
 
 /// The action, and the index.
@@ -320,10 +320,22 @@ fn left_in_cache(id: u64, name: &OsStr) -> String {
 fn warn_if_passed_over(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<()> {
     let index = LedgerDir::new(&*env.files, prefix).index()?;
     let entry = index.id_of(name.as_bytes()).and_then(|id| index.entry(id));
-    if entry.is_some_and(|entry| !entry.is_candidate()) {
+    if entry.as_ref().is_some_and(|entry| !entry.is_candidate()) {
         let name = name.to_string_lossy();
         warn(format_args!(
             "a job passes over `{name}', as it is not complete, has failed, or is no checkpoint, and restarts from another"
+        ));
+        return Ok(());
+    }
+    let cached = FlushFile::read(&*env.files, prefix)?.entries().into_iter();
+    let mut cached = cached.filter(FlushEntry::is_cached_checkpoint);
+    if let Some(newer) =
+        cached.find(|cached| entry.as_ref().is_some_and(|entry| index.seq_of(&cached.dataset) > entry.seq()))
+    {
+        let (name, newer) = (name.to_string_lossy(), newer.name_text());
+        warn(format_args!(
+            "a job in this allocation, which has the newer `{newer}' in cache, restarts from that one; to restart from `{name}', set \
+             SCR_CURRENT={name} or drop what is newer with `scr index --drop-after {name}'"
         ));
     }
     Ok(())

@@ -128,8 +128,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         print_stop(&job, stop);
     }
     say("scr_postrun: Started");
+    // Pretend nodes are known once the job has run.
+    let after =
+        job.facts.allocation.is_here_alone().then(|| JobContext::after(&args.job, None).ok()).flatten();
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(&job.facts, &job.log) {
+    if let Err(error) = postrun::finish(after.as_ref().unwrap_or(&job.facts), &job.log) {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.agents.end();

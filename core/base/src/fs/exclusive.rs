@@ -181,8 +181,8 @@ struct Mine<'a> {
     identity: (u64, u64),
 }
 
-/// A lock file, open, and its identity.
-type LockFile = (Box<dyn File>, (u64, u64));
+/// A lock file, open if this user may open it, and its identity.
+type LockFile = (Option<Box<dyn File>>, (u64, u64));
 
 enum Taken {
     Yes,
@@ -294,8 +294,10 @@ impl<'a> Mine<'a> {
         let fault = || format!("is needed as a lock and is {}; move it away", named.kind.name());
         ensure(named.kind == Kind::File, || FsError::refused(self.lock, fault()))?;
         let file = match self.files.open(self.lock, How::Update) {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
-                return Ok(None)
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            // It is another user's, as of an administrator's command: its age alone says that the holder is dead.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Ok(self.is_old(&named)?.then_some((None, named.identity)));
             }
             other => other.at("open", self.lock)?,
         };
@@ -306,7 +308,7 @@ impl<'a> Mine<'a> {
         let near = !machine.is_empty() && machine == self.files.machine();
         let dead = near && file.try_lock() == LockAttempt::Taken || self.is_old(&status)?;
         let still = self.files.status(self.lock).is_ok_and(|now| now.identity == status.identity);
-        Ok((dead && still).then_some((file, status.identity)))
+        Ok((dead && still).then_some((Some(file), status.identity)))
     }
 
     /// Both times are the file server's, so no two clocks are compared.
@@ -409,6 +411,21 @@ mod tests {
         let lock = dir.path().join("lock");
         fs::write(&lock, RealFiles.machine()).unwrap();
         assert_eq!(REAL.exclusively(&lock, |_| 7).unwrap().value, 7);
+        assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new());
+    }
+
+    /// A command of root had died in a user's directory, and the user's jobs waited for it until they were ended.
+    #[test]
+    fn a_lock_that_this_user_may_not_open_counts_as_dead_once_it_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        fs::write(&lock, RealFiles.machine()).unwrap();
+        REAL.open(&lock, How::Update).unwrap().set_times((1000, 0), (1000, 0)).unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.only(|what, path| what == What::OpenToWrite && path.ends_with("lock"));
+        faulty.fail_from(1, ErrorKind::PermissionDenied);
+        let files: &dyn Files = &faulty;
+        assert_eq!(files.exclusively(&lock, |_| 7).unwrap().value, 7);
         assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new());
     }
 
