@@ -12,7 +12,7 @@
 
 use super::fields::{alter, flag, ids, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint};
+use super::{DatasetDescriptor, Ids, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint};
 use scr_base::fs::{Durability, Files};
 use scr_comm::placement::Survives;
 use scr_plugin_api::KvTree;
@@ -213,9 +213,12 @@ impl FlushFile {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// Whether the runs of this prefix directory know a dataset, as far as this file and the index tell.
+    /// Whether a dataset is one of the runs of this prefix directory, as far as `ids.scr`, this file and the index tell.
     pub fn knows(files: &dyn Files, prefix: &Prefix, dataset: &DatasetDescriptor) -> bool {
         let is_it = |other: &DatasetDescriptor| other.id == dataset.id && other.is_same(dataset);
+        if !matches!(Ids::read(files, prefix), Ok(own) if !own.has_begun(dataset.run)) {
+            return true;
+        }
         let (Ok(Some(cached)), Ok(index)) = (shared::read::<Self>(files, prefix), Index::read(files, prefix))
         else {
             return true;

@@ -4,6 +4,7 @@
 //! VERSION/1
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! RUN/<number of the last run>
+//! RUNS/<number of a run that began here> ...
 //! NEXT/<first dataset id that no run has reserved>
 //! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
 //! ATTEMPTS/<id of a checkpoint>/<its name>/<restarts from it since the last checkpoint was written>
@@ -25,7 +26,7 @@
 //! another one, so datasets of the old one that are left in cache are not restored. The index and the flush file have copies, in
 //! case this file is lost.
 
-use super::fields::packed;
+use super::fields::{ids, packed};
 use super::shared::{self, Shared};
 use super::{Between, DatasetDescriptor, FlushFile, Index, Prefix, PrefixError, Seq};
 use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind};
@@ -238,6 +239,15 @@ impl Ids {
     pub(crate) fn begin_run(&mut self, number: u64, prefix: &PrefixId) {
         self.tree.set(RUN, number);
         self.tree.set(PREFIX, prefix);
+        self.tree.entry(RUNS, number);
+        let runs = ids(self.tree.get(RUNS));
+        let oldest = runs.iter().take(runs.len().saturating_sub(MOST_RUNS));
+        oldest.for_each(|run| _ = self.tree.child(RUNS).remove(run.to_string()));
+    }
+
+    /// Whether a run began here, of the last ones.
+    pub(crate) fn has_begun(&self, run: u64) -> bool {
+        self.tree.find(RUNS, run).is_some()
     }
 
     /// The id of the prefix directory was lost here, and is this one.
@@ -473,6 +483,9 @@ fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixEr
 pub(crate) const VERSION: u64 = 1;
 const PREFIX: &str = "PREFIX_RANDOM_ID";
 const RUN: &str = "RUN";
+const RUNS: &str = "RUNS";
+/// As many runs are known to have begun in the directory, and not in a copy of it.
+const MOST_RUNS: usize = 100;
 const NEXT: &str = "NEXT";
 const PURGED: &str = "PURGED";
 const ATTEMPTS: &str = "ATTEMPTS";
