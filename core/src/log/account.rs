@@ -539,6 +539,7 @@ mod tests {
         let sum: u64 = Class::ALL.iter().map(|class| figures.time(*class)).sum();
         assert_eq!(sum, figures.elapsed());
         assert_eq!((figures.state, figures.runs, figures.failures), (State::Finished, 2, 1));
+        assert_eq!((figures.restarts.count, figures.restarts.seconds), (1, 1.0));
         assert_eq!(history.failures, [24_000_000]);
         assert_eq!(history.segments.first().map(|first| first.from), Some(0));
         assert!(history.segments.windows(2).all(|pair| pair[0].until == pair[1].from), "{history:?}");

@@ -611,6 +611,19 @@ fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed()
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// Its protection was gone, and nobody was told.
+#[test]
+fn a_restart_that_puts_ranks_of_a_set_on_one_node_warns() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let unprotected = "`ckpt.1' in cache is not protected against the loss of a node";
+    assert!(!world.run(|application| application.restart(some)).has_line_with(unprotected));
+    world.nodes = ["n0", "n0", "n1", "n2"].map(str::to_owned).to_vec();
+    let run = world.run(|application| application.restart(some));
+    run.line_with(&["WARNING", unprotected, "the next checkpoint is protected"]);
+    run.all_gave(&Some(1));
+}
+
 /// The copy has the id of the first one, and its path was taken for an older path of that.
 #[test]
 fn what_was_written_in_a_copy_that_is_gone_is_none_of_the_first_ones() {

@@ -214,6 +214,15 @@ fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
     }
 
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let older = DatasetDescriptor { id: 0, name: b"ckpt.0".to_vec(), run: 0, ..first };
+    Index::update(&RealFiles, &prefix, |index| index.record(&older, true)).unwrap();
+    let named =
+        scr(&job).args(["index", "--current", "ckpt.0", job.prefix().to_str().unwrap()]).output().unwrap();
+    let newer = "a job in this allocation, which has the newer `ckpt.1' in cache, restarts from that one";
+    assert!(code(&named) == 0 && err(&named).contains(newer), "{}", err(&named));
+    Index::update(&RealFiles, &prefix, |index| _ = index.drop_id(0)).unwrap();
+
     let global = command(&job, &[job.prefix().to_str().unwrap()]).env("SCR_GLOBAL_RESTART", "1").output();
     let protection = line(&global.unwrap(), "protected");
     assert_eq!(protection, "against nothing: there is no checkpoint", "it is not in the prefix directory");
