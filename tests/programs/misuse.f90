@@ -21,9 +21,9 @@ program misuse
 
     call scr_config('SCR_RESTART_OTHER_RANKS=1', value, ierror)
 
-    ! Without a running SCR a file is where the program has named it.
+    ! Without a running SCR nobody knows what a file would replace.
     call scr_route_file('some/name', path, ierror)
-    if (ierror == SCR_ERR_STATE .and. path == 'some/name') print '(a)', 'without SCR the name is the path'
+    if (ierror == SCR_ERR_STATE .and. path == ' ') print '(a)', 'without SCR there is no path'
 
     call scr_init(ierror)
     call scr_start_output(repeat('x', 2000), SCR_FLAG_CHECKPOINT, ierror)

@@ -1,7 +1,7 @@
 //! Files in cache that several ranks write: on one node, and in a store that all ranks see. Elsewhere they are refused.
 
 use super::shared_path::{bb, shared};
-use super::world::{contents, files_below, path_of, Application, World};
+use super::world::{contents, files_below, path_of, said, Application, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_core::session::OutputFlags;
@@ -308,7 +308,7 @@ fn ranks_that_do_not_see_the_same_store_are_refused_with_the_name_and_what_to_do
     let run = world.run(|application| {
         checkpoint(application, 1, of_pair);
         fill(application, 2, of_all);
-        let error = application.session().complete_output(true).unwrap_err().to_string();
+        let error = said(application.session().complete_output(true).unwrap_err());
         assert!(error.contains("all/matrix.h5") && error.contains("SCR_CACHE_BYPASS=1"), "{error}");
         assert!(error.contains("GROUP=WORLD"), "{error}");
         // The existing checkpoint is kept, and the next one can be written.
