@@ -797,6 +797,30 @@ fn a_checkpoint_whose_files_two_newer_ones_have_written_over_does_not_come_back_
     offered.all_gave(&vec!["other".to_owned()]);
 }
 
+/// The checkpoint was lost with the nodes, and nothing was said.
+#[test]
+fn output_does_not_replace_files_of_a_checkpoint_that_a_job_can_restart_from() {
+    let world = world("0").set("SCR_CACHE_SIZE", "3");
+    let run = world.run(|application| {
+        write(application, "one", "b", 1).unwrap();
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"two"), OutputFlags { checkpoint: false, output: true }).unwrap();
+        let routed = session.route_file(file("b", rank).as_bytes()).unwrap();
+        std::fs::write(path_of(&routed), contents(2, rank, 0, BYTES)).unwrap();
+        [session.complete_output(true).unwrap_err(), application.finalize().unwrap_err()]
+    });
+    for why in &run.ranks[0] {
+        let why = scr_base::describe(why);
+        assert!(
+            why.contains("files of it belong to dataset 1") && why.contains("it is kept in cache"),
+            "{why}"
+        );
+    }
+    lose_all(&world);
+    world.run(|application| assert_eq!(restart(application, "b", 1), Some(b"one".to_vec())));
+}
+
 /// Nothing but its flush, which each run tries again, found out that a newer one has its files.
 #[test]
 fn a_checkpoint_that_could_not_be_listed_does_not_come_back_once_it_was_written_over() {
@@ -817,7 +841,7 @@ fn a_checkpoint_that_could_not_be_listed_does_not_come_back_once_it_was_written_
 /// Each end of a run failed, though there is nothing that anybody could mend.
 #[test]
 fn a_checkpoint_whose_place_newer_output_has_makes_no_end_of_a_run_fail() {
-    let world = world("0").set("SCR_CACHE_SIZE", "3");
+    let world = world("0").set("SCR_CACHE_SIZE", "3").set("SCR_FLUSH", "9");
     world.run(|application| {
         write(application, "one", "b", 1).unwrap();
         let rank = application.rank;

@@ -3,7 +3,8 @@
 //! It is pure: the same ledger, facts and request give the same answer. Two rules go through all of it.
 //!
 //! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way. One that
-//!   the application refused, or that somebody has gone back over, does not take its name from a complete one either.
+//!   the application refused, or that somebody has gone back over, does not take its name from a complete one either. Output of
+//!   another name does not take a file from a checkpoint that a job can restart from.
 //! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs. From then
 //!   on the older one is lost, even if the newer one is taken back: some of its files may have been replaced. If the application
 //!   writes in place, the older one keeps its entry, and loses only the files that both have: [`doubt`](super::doubt) says which
@@ -105,6 +106,8 @@ struct Rivals {
     older: Option<u64>,
     /// Complete ones of other names with a file of it: once that is replaced, they are not whole any more.
     replaces: Vec<u64>,
+    /// One of these that a job can restart from, where this one is output.
+    keeps: Option<u64>,
 }
 
 impl Decision<'_> {
@@ -112,6 +115,7 @@ impl Decision<'_> {
         match self.rivals(dataset, None) {
             Err(refusal) => Verdict::Refused(refusal),
             Ok(Rivals { newer: Some(newer), .. }) => Verdict::Refused(Refusal::Superseded { newer }),
+            Ok(Rivals { keeps: Some(id), .. }) => Verdict::Refused(Refusal::RestartPoint { id }),
             Ok(_) => self.list(dataset),
         }
     }
@@ -274,6 +278,7 @@ impl Decision<'_> {
             Rivals { older: Some(newer), .. } if is_flush && !is_saving && self.is_refused(dataset) => {
                 Err(Verdict::Refused(Refusal::Superseded { newer }))
             }
+            Rivals { keeps: Some(id), .. } if is_flush => Err(Verdict::Refused(Refusal::RestartPoint { id })),
             Rivals { held: Some(id), .. } if is_flush => Err(Verdict::Refused(Refusal::InUse { id })),
             Rivals { before: Some(by), .. } => Err(Verdict::After(by)),
             Rivals { replaces, .. } => Ok(replaces),
@@ -317,6 +322,8 @@ impl Decision<'_> {
                     rivals.held = self.facts.is_read(&other, dataset.run).then_some(other.id).or(rivals.held);
                     rivals.older = is_named_so.then_some(other.id).or(rivals.older);
                     rivals.replaces.extend((!is_named_so).then_some(other.id));
+                    let keeps = !is_named_so && !dataset.checkpoint && other.is_candidate();
+                    rivals.keeps = keeps.then_some(other.id).or(rivals.keeps);
                 }
             }
         }

@@ -243,6 +243,12 @@ pub enum Refusal {
         "its name or files of it belong to dataset {newer}, which is newer, or which a job can restart from"
     )]
     Superseded { newer: u64 },
+    /// Output would replace files of this checkpoint.
+    #[error(
+        "files of it belong to dataset {id}, which a job can restart from and which is kept; give each dataset files with names of \
+         its own"
+    )]
+    RestartPoint { id: u64 },
     /// Another run reads files of this dataset where they lie.
     #[error(
         "another run reads the files of dataset {id} where they lie; they are not replaced, deleted or dropped before it has ended"
