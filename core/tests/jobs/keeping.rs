@@ -250,6 +250,24 @@ fn a_store_that_has_run_full_makes_room_for_the_next_dataset() {
     world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 
+/// With `SINGLE` scr writes nothing of size itself. The checkpoint counted, and was cut off.
+#[test]
+fn what_met_a_full_store_is_not_valid_even_if_the_application_says_so() {
+    let mut world = job().set("SCR_COPY_TYPE", "SINGLE");
+    let faulty = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(faulty.clone());
+    let together = Barrier::new(4);
+    let run = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+        together.wait();
+        faulty.pretend_room(0);
+        application.session().complete_output(true).unwrap_err().to_string()
+    });
+    assert!(run.ranks[0].contains("has not a byte left, and a file may be cut off"), "{}", run.ranks[0]);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 /// The next dataset did not fit into the empty store either, and the last checkpoint had left for it.
 #[test]
 fn the_last_checkpoint_is_flushed_before_it_leaves_a_full_store_or_stays() {

@@ -16,6 +16,7 @@ use rustix::fs::{
     unlinkat, utimensat, AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
 };
 use rustix::io::{pread, pwrite, write, Errno};
+use rustix::process::geteuid;
 use scr_plugin_api::{names_in, uninterrupted, write_all, Handle};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -152,8 +153,9 @@ fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(i64, u32)>>
 
 fn space_of(system: &StatFs) -> Space {
     let block = u64::try_from(system.f_frsize).unwrap_or(0);
+    let blocks = if geteuid().is_root() { system.f_bfree } else { system.f_bavail };
     // One in memory that may grow without limit has no blocks.
-    let free = (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(block));
+    let free = (system.f_blocks > 0).then(|| blocks.saturating_mul(block));
     Space { free, in_memory: [TMPFS, RAMFS].contains(&i128::from(system.f_type)) }
 }
 

@@ -213,6 +213,12 @@ impl Output {
             // In bypass mode no scheme reads them.
             opened.push(open.filter(|_| !in_place));
         }
+        // The application may not have looked whether its last write was cut off.
+        let cache = self.part.dataset();
+        let is_full = || job.files().space(cache).is_ok_and(|space| space.free == Some(0));
+        if !self.record.protection.bypass && !opened.is_empty() && is_full() {
+            return Err(InvalidError::Full { cache: cache.to_owned() });
+        }
         Ok(opened)
     }
 
@@ -276,6 +282,8 @@ enum InvalidError {
     NotFound { path: PathBuf, source: std::io::Error },
     #[error("cannot sync {}, and bytes of it may be lost", path.display())]
     Unsynced { path: PathBuf, source: std::io::Error },
+    #[error("the file system of {} has not a byte left, and a file may be cut off", cache.display())]
+    Full { cache: PathBuf },
     #[error("{} was routed as a file and is something else", path.display())]
     NotAFile { path: PathBuf },
     #[error(
