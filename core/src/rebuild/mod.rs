@@ -33,6 +33,7 @@ pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{Comm, CommError};
+use scr_config::param::{self, Origin};
 use scr_prefix::{DatasetDescriptor, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,7 +158,7 @@ pub(crate) fn all(
     let job = on.job;
     let scan = parts::scan(job, on.cache)?;
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
-    let Sorted { mut ours, damaged, replaced, of_twins, borrowed } = sort(job, scan.parts)?;
+    let Sorted { mut ours, damaged, replaced, of_twins, of_others, borrowed } = sort(job, scan.parts)?;
     // This run finds out by itself what it reads there.
     borrowed.iter().for_each(|part| part.remove_unless_held(job));
     let dropped = ours.extract_if(.., |part| part.dataset().as_ref().is_some_and(&is_dropped));
@@ -207,6 +208,9 @@ pub(crate) fn all(
             }
         }
         occupied.insert(key.id);
+    }
+    if found.seen.is_empty() {
+        report_others(job, of_others)?;
     }
     let lost: Vec<_> =
         damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(LocalPart::stale).collect();
@@ -271,6 +275,8 @@ struct Sorted {
     replaced: Vec<LocalPart>,
     /// They belong to one at another path, with the id of this one.
     of_twins: Vec<LocalPart>,
+    /// They belong to another one.
+    of_others: Vec<LocalPart>,
     /// With these a run has read in the prefix directory what another number of ranks wrote.
     borrowed: Vec<LocalPart>,
 }
@@ -285,7 +291,7 @@ fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
             Some(Owner::This) => sorted.ours.push(part),
             Some(Owner::Predecessor) => sorted.replaced.push(part),
             Some(Owner::Twin) => sorted.of_twins.push(part),
-            Some(Owner::Other) => (),
+            Some(Owner::Other) => sorted.of_others.push(part),
             None => sorted.damaged.push(part),
         }
     }
@@ -338,6 +344,18 @@ fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError
         listed.belonging, listed.prefix
     ));
     Ok(listed.ids)
+}
+
+/// Says where the job may have been meant to start, if nobody has named the prefix directory. Collective.
+fn report_others(job: &Job, mut of_others: Vec<LocalPart>) -> Result<(), CommError> {
+    of_others.retain(|_| job.params.origin(&param::PREFIX) == &Origin::Default);
+    let Some(Listed { belonging, prefix, .. }) = Listed::of(job, &of_others)? else { return Ok(()) };
+    job.report.notice(&format!(
+        "{belonging} to the prefix directory {prefix}, and this run uses the current one, {}: to restart from it, start the job \
+         there, or set SCR_PREFIX",
+        job.prefix.dir().display()
+    ));
+    Ok(())
 }
 
 /// Parts of other prefix directories, as messages name them.

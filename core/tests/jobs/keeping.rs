@@ -621,6 +621,7 @@ fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed()
             application.checkpoint(step, some).unwrap();
         }
     });
+    outcome.line_with(&["NOTE", "`ckpt.1' belongs to the prefix directory", "uses the current one"]);
     assert!(outcome.has_line_with("Starting dataset 2 `ckpt.5'"), "ids must differ: {:?}", outcome.lines);
     let after = world.cached_files();
     assert!(before.iter().all(|file| after.contains(file)), "it must stay");
