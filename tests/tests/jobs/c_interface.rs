@@ -56,6 +56,12 @@ fn expect_left_alone(mpi: Mpi, settings: &[(&str, &str)], later: Option<&str>) {
     expect_first_is_whole(&mut cluster, mpi);
 }
 
+/// Where the machine is overloaded, a thread may be held up between its look at a number and the use of it. That is rare.
+fn expect_threads_leave_alone(mpi: Mpi, settings: &[(&str, &str)], later: &str) {
+    let look = || expect_left_alone(mpi, settings, Some(later));
+    std::panic::catch_unwind(look).unwrap_or_else(|_| look());
+}
+
 /// The next run gets every byte of the checkpoint that was complete before.
 fn expect_first_is_whole(cluster: &mut Cluster, mpi: Mpi) {
     let restored = cluster.job(mpi, 2, Program::ClosesAll).args(["restore"]).run();
@@ -163,15 +169,13 @@ on_each_mpi! {
     }
 
     fn threads_that_protect_leave_files_of_the_application_alone_that_have_the_numbers_of_theirs(mpi: Mpi) {
-        // Where the machine is overloaded, a thread may be held up between its look at a number and the use of it. That is rare.
-        let look = || expect_left_alone(mpi, &[("SCR_ENCODE_ASYNC", "1")], Some("socket:"));
-        std::panic::catch_unwind(look).unwrap_or_else(|_| look());
+        expect_threads_leave_alone(mpi, &[("SCR_ENCODE_ASYNC", "1")], "socket:");
     }
 
     fn threads_that_flush_leave_files_of_the_application_alone_that_have_the_numbers_of_theirs(mpi: Mpi) {
         let behind = [("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
         let slow = [("SCR_FLUSH_ASYNC_BW", "500KB")];
-        expect_left_alone(mpi, &[&behind[..], &slow[..]].concat(), Some("/prefix/ckpt.1/"));
+        expect_threads_leave_alone(mpi, &[&behind[..], &slow[..]].concat(), "/prefix/ckpt.1/");
     }
 
     fn a_job_that_writes_in_place_leaves_files_of_the_application_alone_that_have_the_numbers_of_its_own(mpi: Mpi) {
