@@ -99,6 +99,25 @@ impl Told {
         })
     }
 
+    /// Whether output, of this run or left of an earlier one, has files of a checkpoint before it that has another name: that keeps
+    /// them once it is flushed.
+    pub(super) fn has_output_over_checkpoints(&self, run: &Run) -> bool {
+        let place = run.settings.other_prefix;
+        let here = self.written.iter().filter(|written| written.other_prefix == place);
+        let told = here.map(|written| (written.is_checkpoint, written.name.clone()));
+        let steps = run.steps.iter().filter_map(|step| match *step {
+            Step::Checkpoint { name, .. } => Some((true, name_of(name))),
+            Step::Output { name } => Some((false, name_of(name))),
+            _ => None,
+        });
+        let all: Vec<_> = told.chain(steps).collect();
+        let is_over = |(at, (is_checkpoint, name)): (usize, &(bool, String))| {
+            let mut before = all[..at].iter().filter(|(is_checkpoint, _)| *is_checkpoint);
+            !is_checkpoint && before.any(|(_, other)| other != name && share(other, name))
+        };
+        all.iter().enumerate().any(is_over)
+    }
+
     /// Whether a run can read it where the index offers it, and nothing may have come in its place that it cannot.
     pub(super) fn is_offered(&self, run: &Run, number: u64) -> bool {
         self.of(number).is_some_and(|written| {
@@ -273,8 +292,10 @@ impl Told {
         let (settings, in_place, number) = (&run.settings, written.in_place, written.number);
         let (name, ranks, replaces) =
             (written.name.clone(), written.ranks, in_place || !written.is_checkpoint);
+        let is_flushed = !written.is_checkpoint && !in_place;
         self.in_folder(settings.other_prefix, &name).for_each(|other| {
-            other.is_saved &= !replaces && other.ranks == ranks;
+            let keeps = is_flushed && other.is_checkpoint && other.name != name;
+            other.is_saved &= keeps || !replaces && other.ranks == ranks;
             other.arrives &= !replaces && is_healthy;
         });
         if in_place {
@@ -367,21 +388,6 @@ impl Run {
     /// Whether it can use what as many ranks wrote as this version.
     fn can_read(&self, written: &Written) -> bool {
         self.settings.any_ranks || written.ranks == self.nodes.len()
-    }
-
-    /// Whether output has names of files of a checkpoint before it.
-    pub(super) fn writes_output_over_checkpoints(&self) -> bool {
-        let names = |at: usize| match self.steps[at] {
-            Step::Output { name: output } => Some((at, name_of(output))),
-            _ => None,
-        };
-        let is_over = |(at, output): (usize, String)| {
-            self.steps[..at].iter().any(|step| match *step {
-                Step::Checkpoint { name, .. } => share(&name_of(name), &output),
-                _ => false,
-            })
-        };
-        (0..self.steps.len()).filter_map(names).any(is_over)
     }
 }
 

@@ -319,7 +319,8 @@ impl Trial {
         if matches!(run.reaction, Reaction::Refuse(_)) && ranks.iter().all(|seen| seen.came.is_empty()) {
             return Ok(());
         }
-        let is_late = self.told.may_be_late(run, first_handed(ranks)) || run.writes_output_over_checkpoints();
+        let may_be_kept_out = self.told.has_output_over_checkpoints(run);
+        let is_late = self.told.may_be_late(run, first_handed(ranks)) || may_be_kept_out;
         let ends = run.finalizes && run.wants.is_none() && !is_late;
         for (rank, seen) in ranks.iter().enumerate() {
             if seen.came.len() < run.steps.len() || ends && !seen.finalized {
@@ -330,6 +331,7 @@ impl Trial {
                     Step::Checkpoint { bad: Some(bad), .. } if *bad < ranks.len() => {
                         matches!(came, Came::Failed(_))
                     }
+                    Step::Output { .. } if may_be_kept_out => !matches!(came, Came::Short(_)),
                     Step::Checkpoint { .. } | Step::Output { .. } => *came == Came::Good,
                     Step::Delete { .. } | Step::Drop { .. } | Step::Current { .. } => true,
                 };
