@@ -5,7 +5,9 @@
 
 use super::step::StepError;
 use super::{Options, SourceFile};
-use scr_base::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
+use scr_base::fs::verify::{
+    checksum, compare, expect_bytes, open_checked, open_whole, status_checked, FileError,
+};
 use scr_base::fs::{permissions, retried, At, Durability, Files, How, Status};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use scr_prefix::commit::{sync_folders, Staged};
@@ -79,22 +81,13 @@ pub(crate) fn start(
     Ok(transport.start(&job)?)
 }
 
-/// Waits for the transport, and checks what came.
-pub(crate) fn finish(
-    files: &dyn Files,
-    transport: &dyn Transport,
-    copies: &mut [FileCopy],
-    ticket: &[u8],
-    options: &Options,
-) -> Result<(), StepError> {
-    let ended = transport.wait(ticket)?;
-    take_in(files, transport, ended, copies, ticket, options)
-}
+/// A transport and its name.
+pub(crate) type Named<'a> = (&'a str, &'a dyn Transport);
 
 /// Checks what came of copies that have ended so.
 pub(crate) fn take_in(
     files: &dyn Files,
-    transport: &dyn Transport,
+    by: Named<'_>,
     ended: CopyState,
     copies: &mut [FileCopy],
     ticket: &[u8],
@@ -109,7 +102,7 @@ pub(crate) fn take_in(
         }
     }
     for (place, copy) in copies.iter_mut().enumerate() {
-        check(files, copy, options, || transport.crc(ticket, place))?;
+        check(files, copy, options, by.0, || by.1.crc(ticket, place))?;
     }
     Ok(())
 }
@@ -177,6 +170,7 @@ fn check(
     files: &dyn Files,
     copy: &mut FileCopy,
     options: &Options,
+    transport: &str,
     crc: impl FnOnce() -> Option<u32>,
 ) -> Result<(), StepError> {
     let path = &copy.staging;
@@ -190,13 +184,9 @@ fn check(
         let sum = options.checksums.then(|| checksum(&*file, path, options.block_bytes));
         Ok((sum.transpose()?, status))
     };
-    let (found, status) = retried(files, look)?;
-    compare(&copy.file.source, copy.file.crc, found).map_err(|error| {
-        match copy.origin.is_some_and(|origin| origin.mtime != copy.file.mtime) {
-            true => FileError::WrittenLate { path: copy.file.source.clone() },
-            false => error,
-        }
-    })?;
+    let arrived = retried(files, look)
+        .and_then(|(found, status)| compare(path, copy.file.crc, found).map(|()| (found, status)));
+    let (found, status) = arrived.map_err(|error| cause(files, copy, options, transport, error))?;
     if copy.file.is_known_by_time()
         && files.status(&copy.file.source).is_ok_and(|now| now.mtime != copy.file.mtime)
     {
@@ -207,6 +197,36 @@ fn check(
         apply_metadata(files, copy, status, options.owner)?;
     }
     Ok(())
+}
+
+/// Why other bytes came than were recorded: those of the source are others, or else the transport has copied them wrongly.
+fn cause(
+    files: &dyn Files,
+    copy: &FileCopy,
+    options: &Options,
+    transport: &str,
+    error: FileError,
+) -> StepError {
+    let FileCopy { file, staging, origin, .. } = copy;
+    let found = match &error {
+        FileError::Size { found, expected, .. } => format!("{found} bytes instead of {expected}"),
+        FileError::Checksum { found, expected, .. } => {
+            format!("checksum {found:#010x} instead of {expected:#010x}")
+        }
+        _ => return error.into(),
+    };
+    match expect_bytes(files, &file.source, file.bytes, file.crc, options.block_bytes) {
+        Err(_) if origin.is_some_and(|origin| origin.mtime != file.mtime) => {
+            FileError::WrittenLate { path: file.source.clone() }.into()
+        }
+        Err(of_source) => of_source.into(),
+        Ok(()) => StepError::Other(format!(
+            "the transport {transport} has copied {} wrongly, which is as it was recorded: {} has {found}; use another transport \
+             (SCR_FLUSH_TYPE) until it is corrected",
+            file.source.display(),
+            staging.display()
+        )),
+    }
 }
 
 /// The copy becomes like its source: times, owner where we may, permissions. The umask may have taken bits away, and a

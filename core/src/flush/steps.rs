@@ -75,7 +75,9 @@ impl Flush<'_> {
     fn copy(&self, run: &mut RunningFlush) -> Result<(), StepError> {
         let ticket = self.start_transport(run)?;
         run.ticket = Some(ticket.clone());
-        file_copy::finish(self.files(), &**self.transport(), &mut run.copies, &ticket, &self.options)
+        let (name, transport) = (&*self.transport.name, &**self.transport());
+        let ended = transport.wait(&ticket)?;
+        file_copy::take_in(self.files(), (name, transport), ended, &mut run.copies, &ticket, &self.options)
     }
 
     /// Makes the staging files and starts the transport.

@@ -302,8 +302,8 @@ impl TransferMonitor<'_> {
             Ok(ended) => ended,
             Err(error) => return self.postpone_poll(record, &error, polled),
         };
-        let TransferRecord { copies, ticket, options, .. } = &mut *record;
-        match file_copy::take_in(self.files, &*transport, ended, copies, ticket, options) {
+        let TransferRecord { transport: name, copies, ticket, options, .. } = &mut *record;
+        match file_copy::take_in(self.files, (name, &*transport), ended, copies, ticket, options) {
             Ok(()) => {
                 record.state = TransferState::Arrived;
                 self.write(record, polled);

@@ -283,6 +283,28 @@ fn a_cached_file_that_was_damaged_is_not_flushed() {
     }
 }
 
+/// The message blamed the memory or disk of the node.
+#[test]
+fn a_transport_that_copies_wrongly_is_named_and_the_source_that_is_whole_is_not() {
+    let wrong: Start = |transport, job| {
+        let ticket = transport.start(job);
+        for item in &job.items {
+            fs::write(&item.destination, vec![b'?'; item.bytes as usize]).unwrap();
+        }
+        ticket
+    };
+    let mut plain = Through::new(RealFiles);
+    plain.takes_checksums = false;
+    let transport: Arc<dyn Transport> = Arc::new(Started(plain, wrong));
+    let stage = Stage::new(2);
+    let cached = stage.cache(1, "a");
+    let source = cached.by_rank[0][0].source.display().to_string();
+    let text = failure(stage.flush(&RealFiles, &transport, "1", &cached));
+    let named = format!("the transport THROUGH has copied {source} wrongly, which is as it was recorded");
+    assert!(text.contains(&named) && text.contains(" has checksum 0x"), "{text}");
+    assert!(text.ends_with("[SCR-415]"), "{text}");
+}
+
 /// Root may give files away; set-user-id bits are nobody's to copy.
 #[test]
 fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_unless_that_is_switched_off()
@@ -359,7 +381,8 @@ fn a_partial_dataset_is_reported_and_not_listed() {
     let cached = stage.cache(1, "a");
     let text = failure(stage.flush(&RealFiles, &short, "1", &cached));
     assert!(
-        text.contains("rank 1 on node0") && text.contains("1999 bytes where 2000 were recorded"),
+        text.contains("rank 1 on node0: the transport THROUGH")
+            && text.contains("1999 bytes instead of 2000"),
         "{text}"
     );
     assert!(!stage.is_listed(1) && stage.leftovers().is_empty());

@@ -36,6 +36,7 @@ impl Flush<'_> {
         let task = Task {
             files: Arc::clone(&job.env.files),
             transport: Arc::clone(self.transport()),
+            transport_name: self.transport.name.clone(),
             prefix: job.prefix.clone(),
             options: self.options,
             rank: job.rank().0,

@@ -25,6 +25,7 @@ use std::time::Duration;
 pub(super) struct Task {
     pub(super) files: Arc<dyn Files>,
     pub(super) transport: Arc<dyn Transport>,
+    pub(super) transport_name: String,
     pub(super) prefix: Prefix,
     pub(super) options: Options,
     pub(super) rank: u32,
@@ -103,7 +104,7 @@ impl Task {
 
     /// Step 2, once this rank has its slots.
     fn copy(&mut self, flags: &SharedFlags) -> Result<(), StepError> {
-        let Self { files, transport, options, rank, record, copies, throttle, .. } = self;
+        let Self { files, transport, transport_name, options, rank, record, copies, throttle, .. } = self;
         let is_cancelled = || held(flags).cancelled;
         let copied = throttle.run(&**files, &is_cancelled, || {
             let token = format!("{}.{rank}", record.token);
@@ -119,7 +120,8 @@ impl Task {
                 let _ = transport.wait(&ticket);
                 return Err(StepError::Cancelled);
             }
-            file_copy::finish(&**files, &**transport, copies, &ticket, options)
+            let ended = transport.wait(&ticket)?;
+            file_copy::take_in(&**files, (transport_name, &**transport), ended, copies, &ticket, options)
         });
         copied.unwrap_or(Err(StepError::Cancelled))
     }
