@@ -27,6 +27,24 @@ fn is_alone(test: &str) -> bool {
     false
 }
 
+/// The collector of a site, which is another user, could not read them.
+#[test]
+fn everybody_may_read_the_metrics_whatever_the_umask() {
+    use rustix::fs::Mode;
+    use std::os::unix::fs::PermissionsExt;
+    if !is_alone("everybody_may_read_the_metrics_whatever_the_umask") {
+        return;
+    }
+    let world = World::new(2, 2);
+    let dir = world.dir().join("metrics");
+    std::fs::create_dir(&dir).unwrap();
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let world = world.set("SCR_METRICS_DIR", &dir.display().to_string());
+    world.run(|application| application.checkpoint(1, uneven).unwrap());
+    let file = std::fs::read_dir(&dir).unwrap().next().unwrap().unwrap();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+}
+
 fn uneven(rank: Rank) -> Vec<usize> {
     vec![40_000 * rank.index() + 3, 0, 7]
 }

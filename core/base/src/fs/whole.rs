@@ -21,6 +21,8 @@ pub enum Durability {
     Synced,
     /// Nothing: for the cache, where the loss of the node loses the file anyway.
     Unsynced,
+    /// Nothing, and the file has its mode whatever the umask: for what others read meanwhile.
+    Shown,
 }
 
 impl dyn Files + '_ {
@@ -61,7 +63,7 @@ impl dyn Files + '_ {
     }
 
     /// Makes a file hold `bytes` in one step: under a temporary name first, then renamed. A new file gets `mode`
-    /// less the umask. After an error the old file is as it was.
+    /// less the umask, unless it is to be shown. After an error the old file is as it was.
     ///
     /// # Errors
     /// [`FsError::Io`]; where only the last sync failed, the new file is there and may yet be lost.
@@ -91,7 +93,7 @@ impl dyn Files + '_ {
             let (temporary, file) = files.create_temporary(path, mode)?;
             let written = files
                 .take_over_access(&*file, path)
-                .and_then(|()| fill(&*file, &temporary, bytes, wait))
+                .and_then(|()| fill(&*file, &temporary, bytes, mode, wait))
                 .and_then(|()| match may_replace() {
                     true => Ok(()),
                     false => Err(FsError::lock_lost(path)),
@@ -214,11 +216,12 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn fill(file: &dyn File, path: &Path, bytes: &[u8], wait: Durability) -> Result<(), FsError> {
+fn fill(file: &dyn File, path: &Path, bytes: &[u8], mode: u32, wait: Durability) -> Result<(), FsError> {
     file.write_at(0, bytes).at("write", path)?;
     match wait {
         Durability::Synced => file.sync().at("sync", path),
-        _ => Ok(()),
+        Durability::Unsynced => Ok(()),
+        Durability::Shown => file.set_mode(mode).at("set the permissions of", path),
     }
 }
 
