@@ -1,6 +1,7 @@
 //! The entries of the log: events, and transfers of bytes. Their names are those of C SCR, so that programs that read its logs
 //! can read ours.
 
+use scr_base::message::without_error_numbers;
 use scr_plugin_api::{LogEntry, LogKind};
 use scr_prefix::DatasetDescriptor;
 use std::path::Path;
@@ -202,7 +203,7 @@ setters! {
     /// It took this long.
     took(time: Duration): seconds = time.as_secs_f64();
     /// With this to say.
-    note(note: impl Into<String>): note = note.into();
+    note(note: impl Into<String>): note = without_error_numbers(&note.into());
     /// The number of bytes and of files.
     size(bytes: u64, files: u64): bytes = bytes, files = files;
     /// With this redundancy scheme.

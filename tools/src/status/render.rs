@@ -1,5 +1,5 @@
-//! The status of a job as text and as JSON. The text has at most twelve lines of at most eighty columns, and below them in full why
-//! a node has not answered, if that does not fit.
+//! The status of a job as text and as JSON. The text has at most twelve lines of at most eighty columns, and some
+//! more for the last error, and below them in full why a node has not answered, if that does not fit.
 
 use super::gather::{created, Facts, State};
 use super::judge::{Cost, Judged, Protection};
@@ -25,17 +25,18 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
         Some(saved) => checkpoint(facts, saved),
     };
     add("in prefix", in_prefix);
-    for (place, text) in costs(facts, judged).into_iter().enumerate() {
-        add(if place == 0 { "lost with" } else { "" }, text);
-    }
-    for (label, text) in [
-        (if facts.state.may_run() { "flushing" } else { "unfinished" }, flushes(facts)),
-        ("room", room(facts)),
-        ("next", next(facts, judged)),
+    let one = Vec::from_iter::<Option<String>>;
+    for (label, texts) in [
+        ("lost with", costs(facts, judged)),
+        (if facts.state.may_run() { "flushing" } else { "unfinished" }, one(flushes(facts))),
+        ("room", one(room(facts))),
+        ("next", one(next(facts, judged))),
         ("last error", last_error(facts)),
-        ("as of", Some(as_of(facts))),
+        ("as of", vec![as_of(facts)]),
     ] {
-        text.into_iter().for_each(|text| add(label, text));
+        for (place, text) in texts.into_iter().enumerate() {
+            add(if place == 0 { label } else { "" }, text);
+        }
     }
     let silent = facts.first_silent().map(|silent| on_one_line(&silent)).unwrap_or_default();
     let mut below = Vec::new();
@@ -54,6 +55,8 @@ const COLUMNS: usize = 80;
 const LABEL: usize = 12;
 /// The columns that a name may have.
 const NAME: usize = 32;
+/// The columns of a note, on several lines.
+const NOTE: usize = 3 * (COLUMNS - LABEL);
 
 fn first_line(facts: &Facts) -> String {
     let run = facts.run.as_ref();
@@ -259,13 +262,14 @@ fn named(names: &[String]) -> Option<String> {
     Some(name(first, NAME) + &more)
 }
 
-fn last_error(facts: &Facts) -> Option<String> {
-    let error = facts.last_error.as_ref()?;
+/// The cause stands last in a note.
+fn last_error(facts: &Facts) -> Vec<String> {
+    let Some(error) = &facts.last_error else { return Vec::new() };
     let time = i64::try_from(error.micros / 1_000_000).unwrap_or(i64::MAX);
     let dataset = error.dataset_name.as_ref().map(|dataset| format!(" {}", name(dataset, 20)));
-    let note = error.note.as_ref().map(|note| format!(": {}", on_one_line(note)));
+    let note = error.note.as_ref().map(|note| format!(": {}", end_of(&on_one_line(note), NOTE)));
     let (dataset, note) = (dataset.unwrap_or_default(), note.unwrap_or_default());
-    Some(format!("{} ago, {}{dataset}{note}", ago(facts, time), error.name))
+    wrap(&format!("{} ago, {}{dataset}{note}", ago(facts, time), error.name), COLUMNS - LABEL)
 }
 
 /// How new all of this is, and who says so.
@@ -558,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_more_than_twelve_lines_or_more_than_eighty_columns() {
+    fn nothing_makes_many_lines_or_more_than_eighty_columns() {
         let names =
             ["", "a", "\n\x1b[2J", &"long".repeat(300), &"\u{754c}".repeat(200), &"e\u{301}".repeat(90)];
         let mut kinds = 0;
@@ -581,12 +585,13 @@ mod tests {
                 .chain(&mut facts.saved)
                 .for_each(|it| it.entry.dataset.name = odd.as_bytes().to_vec());
             facts.run.iter_mut().for_each(|run| run.job_id = odd.to_owned());
+            facts.last_error.iter_mut().for_each(|error| error.note = Some(format!("{odd} ").repeat(99)));
             let room = (0..40).map(|node| (format!("{odd}{node}"), Some(u64::MAX))).collect();
             facts.nodes = Some(Answers { room, silent: vec![(odd.to_owned(), odd.to_owned()); 40] });
             let text = shown(&facts);
             // Below that is why a node does not answer.
             let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("as of")).collect();
-            assert!(lines.len() <= 11 && text.lines().all(|line| !line.contains(char::is_control)), "{text}");
+            assert!(lines.len() <= 16 && text.lines().all(|line| !line.contains(char::is_control)), "{text}");
             for line in lines {
                 assert!(line.width() <= COLUMNS, "{line}");
             }

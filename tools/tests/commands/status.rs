@@ -44,7 +44,7 @@ fn status(job: &FinishedJob, arguments: &[&str]) -> Output {
     let output = command(job, &[&[prefix.as_str()], arguments].concat()).output().unwrap();
     let text = out(&output);
     if !arguments.contains(&"--json") {
-        assert!(text.lines().take_while(|line| !line.starts_with("as of")).count() < 12, "{text}");
+        assert!(text.lines().take_while(|line| !line.starts_with("as of")).count() < 16, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
     output
@@ -444,6 +444,15 @@ fn the_last_failure_of_the_job_is_shown() {
     let failed = status(&job, &[]);
     assert!(line(&failed, "last error").ends_with("FLUSH_FAIL ckpt.1: no space left"), "{}", out(&failed));
     assert_eq!(json_of(&status(&job, &["--json"]))["last_error"]["note"], "no space left");
+    // The cause was cut off.
+    let long = format!(
+        "copying failed: rank 0 on n0: writing /pfs/{} failed: No space left on device, as on rank 1",
+        "a".repeat(60)
+    );
+    fs::write(job.prefix().join(".scr/events"), log("defjobid", &long)).unwrap();
+    let failed = out(&status(&job, &[]));
+    let words: Vec<_> = failed.split_whitespace().collect();
+    assert!(words.join(" ").contains("failed: No space left on device, as on rank 1 as of"), "{failed}");
 }
 
 /// What the newest checkpoint of a finished job was for, with `SCR_FLUSH=0`, is the next allocation, as with C SCR.
