@@ -210,14 +210,15 @@ fn number(process: &Path) -> Option<u32> {
     process.file_name()?.to_str()?.parse().ok()
 }
 
-/// The processes of this user, but for this very process.
+/// The processes of this user. Those of this command at the same time are none of any job.
 fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
     let (own, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
     let around: HashSet<u32> = ancestors(own).into_iter().chain(readers_of(own)).collect();
     let mut processes = Vec::new();
     for dir in paths_in(Path::new("/proc"))? {
         let Some(pid) = number(&dir) else { continue };
-        if pid == own || !dir.symlink_metadata().is_ok_and(|status| status.uid() == uid) {
+        let is_of_user = dir.symlink_metadata().is_ok_and(|status| status.uid() == uid);
+        if pid == own || !is_of_user || cleans(pid) || ancestors(pid).into_iter().any(cleans) {
             continue;
         }
         let link = |name: &str| fs::read_link(dir.join(name)).unwrap_or_default();
@@ -242,7 +243,20 @@ fn runs_scr(program: &Path, mapped: &[PathBuf]) -> bool {
         let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
         matches!(name.strip_prefix(b"libscr"), Some([b'.' | b'_', ..]))
     };
-    program.file_name().is_some_and(|name| name == "scr") || mapped.iter().any(|path| is_library(path))
+    is_scr(program) || mapped.iter().any(|path| is_library(path))
+}
+
+/// Whether a process is this command.
+fn cleans(pid: u32) -> bool {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let line = fs::read(process.join("cmdline")).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0).skip(1);
+    fs::read_link(process.join("exe")).is_ok_and(|program| is_scr(&program))
+        && words.find(|word| !word.starts_with(b"-")) == Some(b"clean")
+}
+
+fn is_scr(program: &Path) -> bool {
+    program.file_name().is_some_and(|name| name == "scr")
 }
 
 /// The allocations that a process belongs to: those that variables name, and the one that scr would find there.

@@ -11,7 +11,7 @@ mod in_use;
 use crate::machine::{current_job_id, Manifests};
 use crate::prelude::*;
 use in_use::{Choice, Liveness, NO_ALLOCATION};
-use scr_base::fs::{FsError, Kind};
+use scr_base::fs::{unless_missing, At, FsError, Kind};
 use scr_config::param::Origin;
 use scr_core::{metrics, recorded_bases};
 use scr_ops::unsaved;
@@ -143,8 +143,28 @@ const OF_ALL: &str = "this is no allocation: --all-users would reach the jobs th
 /// The exit code of an error.
 const ERROR: u8 = 2;
 
-/// Removes a folder, or finds out that it can be removed.
+/// Removes a folder, or finds out that it can be removed. While another clean removes it, its datasets look damaged.
 fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
+    if args.dry_run {
+        return expect_saved(folder, args);
+    }
+    let (files, path) = (folder.parent.files(), folder.dir.path());
+    let removed = files.exclusively_for_long(&folder.parent.path().join(LOCK), |_| {
+        if unless_missing(files.status(path).at("look at", path))?.is_some() {
+            expect_saved(folder, args)?;
+            // Links are removed, not followed.
+            files.remove_tree(path)?;
+        }
+        Ok(())
+    });
+    removed?.value
+}
+
+/// Below the user's folder.
+const LOCK: &str = "clean.lock";
+
+/// Finds out whether a folder has datasets that would be lost.
+fn expect_saved(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
     let lost = unsaved(&**folder.dir.files(), folder.dir.path())?;
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
         let datasets = count(lost.len() as u64, "dataset") + if lost.len() == 1 { " is" } else { " are" };
@@ -152,10 +172,6 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
             "{datasets} in cache only, such as {first}. Save it with `scr postrun' for that directory and SCR_JOB_ID of the \
              allocation, or lose it with --discard-unsaved, as where the directory is gone"
         );
-    }
-    if !args.dry_run {
-        // Links are removed, not followed.
-        folder.parent.files().remove_tree(folder.dir.path())?;
     }
     Ok(())
 }
@@ -165,8 +181,8 @@ fn remove_metrics(env: &Env, params: &Params, user: &str, id: &str) {
     let Some(dir) = params.get(&param::METRICS_DIR) else { return };
     let files = &*env.files;
     for path in metrics::files_of(files, &dir, user, id).unwrap_or_default() {
-        if let Err(error) = files.remove_file(&path) {
-            warn(format_args!("{} cannot be removed: {error}", path.display()));
+        if let Err(error) = files.remove_if_there(&path) {
+            warn(format_args!("not removed: {}", describe(&error)));
         }
     }
 }

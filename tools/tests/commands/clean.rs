@@ -402,6 +402,27 @@ fn a_process_that_is_just_ending_does_not_keep_a_folder() {
     drop(reaping.join());
 }
 
+/// Each took the other for a process of the job, and both kept the folder.
+#[test]
+fn two_at_once_in_one_allocation_both_succeed() {
+    let job = flushed();
+    let gate = job.path().join("gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let both = |script: &str| {
+        squeue(&job, script);
+        let mut own = command(&job, &[]);
+        own.env("SCR_JOB_ID", &*JOB).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let first = both(&format!("echo here >{0}; /bin/cat {0}", gate.display()));
+    assert_eq!(fs::read_to_string(&gate).unwrap(), "here\n");
+    let second = both("").wait_with_output().unwrap();
+    fs::write(&gate, "").unwrap();
+    for done in [second, first.wait_with_output().unwrap()] {
+        assert_eq!((code(&done), err(&done)), (0, String::new()), "{}", out(&done));
+    }
+    assert!(!folder(&job).exists() && !user_folder(&job).join("clean.lock").exists());
+}
+
 #[test]
 fn the_processes_that_read_what_it_prints_are_no_part_of_the_job() {
     let id = format!("piped{}", std::process::id());
