@@ -58,10 +58,14 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
     }
 }
 
-/// The mistakes in the configuration of a job that starts here, a line each.
-pub(crate) fn problems(env: &Env) -> Vec<String> {
-    let configuration = Configuration::of(env, &Settings::with_last_run(env));
-    configuration.findings.iter().map(Finding::text).collect()
+/// What is to be said of the configuration of a job that starts here, and whether it is a mistake.
+pub(crate) fn problems(env: &Env) -> Vec<(bool, String)> {
+    let findings = Configuration::of(env, &Settings::with_last_run(env)).findings;
+    let text = |finding: &Finding| match finding.effect {
+        Effect::None => (false, finding.problem.to_string()),
+        _ => (true, finding.text()),
+    };
+    findings.iter().map(text).collect()
 }
 
 /// Something that is wrong.

@@ -1,7 +1,7 @@
 //! The installation: its library, its plugins, the launcher that fits the library, the settings.
 
-use super::Check;
 use super::Verdict::{Bad, Good, Note};
+use super::{prefix, Check};
 use crate::config::problems;
 use crate::machine::{process, Manifests};
 use crate::prelude::*;
@@ -15,7 +15,7 @@ pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Ch
     let mut checks: Vec<_> = checked.map(|outcome| Check::of("library", outcome)).collect();
     checks.push(Check::of("plugins", plugins(env)));
     checks.extend(settings(env, params));
-    checks.push(prefix(params));
+    checks.extend(prefix::check(env, params));
     let mpis: Vec<_> = libraries.iter().filter_map(|path| mpi_of(path)).collect();
     if !mpis.is_empty() {
         checks.push(launcher(&mpis, manifests));
@@ -70,29 +70,21 @@ fn plugins(env: &Env) -> Result<String> {
 }
 
 fn settings(env: &Env, params: &Params) -> Vec<Check> {
-    let found = problems(env);
-    let mut checks = match found.is_empty() {
-        true if !params.get(&param::ENABLE) => {
+    let verdict = |is_mistake| if is_mistake { Bad } else { Note };
+    let found = problems(env).into_iter();
+    let mut checks: Vec<_> =
+        found.map(|(is_mistake, text)| Check::new(verdict(is_mistake), "settings", text)).collect();
+    if checks.is_empty() {
+        if !params.get(&param::ENABLE) {
             let origin = params.origin(&param::ENABLE);
             return vec![Check::new(Note, "settings", format!("{origin}: SCR_ENABLE=0 turns scr off"))];
         }
-        true => vec![Check::new(Good, "settings", "nothing is wrong")],
-        false => found.into_iter().map(|problem| Check::new(Bad, "settings", problem)).collect(),
-    };
+        checks.push(Check::new(Good, "settings", "nothing is wrong"));
+    }
     if environment::descriptors(params).is_ok_and(|descriptors| descriptors.all_bypass()) {
         checks.push(Check::new(Note, "settings", NOTHING_ON_NODES));
     }
     checks
-}
-
-fn prefix(params: &Params) -> Check {
-    let path = params.get(&param::PREFIX);
-    let subject = "prefix directory";
-    if !path.exists() {
-        return Check::new(Note, subject, format!("{} is not there; a job makes it", path.display()));
-    }
-    let writable = tempfile::tempfile_in(&path).or_cannot("write to", &path);
-    Check::of(subject, writable.map(|_| format!("{} can be written", path.display())))
 }
 
 const OPEN_MPI: &str = "Open MPI";

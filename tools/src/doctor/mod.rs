@@ -2,11 +2,13 @@
 //!
 //! - `installation`: library, plugins, launcher, settings
 //! - `network`: whether the nodes reach each other
+//! - `prefix`: the prefix directory
 //! - `node`: what can be checked on each node, and its comparison
 
 mod installation;
 mod network;
 mod node;
+mod prefix;
 
 use crate::machine::{Allocation, Finished, Manifests, Overrides};
 use crate::prelude::*;

@@ -2,10 +2,12 @@
 
 use crate::answer::{code, json_of, out};
 use crate::installation::Installation;
+use scr_plugin_api::KvTree;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, SystemTime};
 
 /// An installation that has all it needs.
 fn whole() -> Installation {
@@ -207,5 +209,65 @@ fn every_mistake_in_the_settings_is_shown_and_no_room_in_a_folder_that_is_not_th
     assert!(
         found.lines().any(|line| line.contains(&format!("store {cache}")) && line.ends_with("B free")),
         "{found}"
+    );
+}
+
+/// It looked only whether an empty file can be made in the prefix directory.
+#[test]
+fn what_would_stop_a_job_in_the_prefix_directory_is_named() {
+    let scr = whole();
+    let of_version = |version: u64| {
+        let mut tree = KvTree::new();
+        tree.set("VERSION", version);
+        scr.write("prefix/.scr/index.scr", tree.to_file_bytes());
+    };
+    of_version(2);
+    let lock = scr.write("prefix/.scr/index.lock", "");
+    let is_old = |lock: &Path| {
+        let lock = fs::File::options().write(true).open(lock).unwrap();
+        lock.set_modified(SystemTime::now() - Duration::from_secs(3 * 3600)).unwrap();
+    };
+    let found = doctor(&scr, &[], &[]);
+    assert!(!out(&found).contains("index.lock") && out(&found).contains("can write to "), "{found:?}");
+    is_old(&lock);
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        chown(scr.path("prefix/.scr"), Some(4711), None).unwrap();
+    }
+    let found = doctor(&scr, &[], &[]);
+    assert_eq!(code(&found), 0, "{}", out(&found));
+    assert!(has_line(&found, "note", "index.lock for 3 h; the next job removes it"), "{}", out(&found));
+    assert_eq!(
+        has_line(&found, "good", "prefix/.scr, which belongs to user 4711; "),
+        is_root,
+        "{}",
+        out(&found)
+    );
+    of_version(9);
+    let found = doctor(&scr, &[], &[]);
+    assert!(has_line(&found, "BAD", "index.scr has format version 9"), "{}", out(&found));
+    assert_eq!(code(&found), 1);
+    // As a file system without room does, this system makes files, and lets nobody write to them.
+    of_version(2);
+    let mut full = Command::new("/bin/sh");
+    full.args(["-c", "trap '' XFSZ; ulimit -f 1; \"$@\"", "sh"]);
+    let plain = scr.in_prefix(&["doctor"]);
+    full.arg(plain.get_program()).args(plain.get_args()).current_dir(scr.path("prefix"));
+    let found = full.env_clear().env("SCR_PREFIX", scr.path("prefix")).output().unwrap();
+    assert!(has_line(&found, "BAD", "cannot write to "), "{}", out(&found));
+}
+
+#[test]
+fn what_may_be_right_on_other_hosts_is_a_note() {
+    let scr = whole();
+    scr.write("prefix/.scrconf", "SCR_CACHE_BYPASS=0\nSCR_CNTL_BASE=/dev/shm/no/such\n");
+    let mut command = scr.in_prefix(&["doctor"]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", scr.path("programs").display()));
+    let found = command.output().unwrap();
+    assert_eq!(code(&found), 0, "{}", out(&found));
+    assert!(
+        has_line(&found, "note", "SCR_CNTL_BASE: there is no folder /dev/shm/no/such"),
+        "{}",
+        out(&found)
     );
 }
