@@ -142,15 +142,15 @@ fn table(entries: &[LogEntry]) -> String {
     let row = |entry: &LogEntry| {
         let took = entry.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         [
-            plain(&entry.local_time),
-            plain(&entry.job_id),
-            plain(&entry.host),
-            plain(&entry.name),
+            entry.local_time.clone(),
+            entry.job_id.clone(),
+            entry.host.clone(),
+            entry.name.clone(),
             number(entry.dataset),
-            plain(entry.dataset_name.as_deref().unwrap_or_default()),
+            entry.dataset_name.clone().unwrap_or_default(),
             took.map_or_else(String::new, span),
             entry.bytes.map_or_else(String::new, amount),
-            plain(&remark(entry)),
+            remark(entry),
         ]
     };
     let head = ["TIME", "JOB", "HOST", "WHAT", "DSET", "NAME", "TOOK", "SIZE", "NOTE"];
@@ -174,11 +174,6 @@ pub(crate) fn size(processes: u64, nodes: u64) -> String {
 fn note(text: &str) -> String {
     let end = text.strip_prefix(ALLOCATION_END).and_then(|seconds| seconds.parse().ok());
     end.map_or_else(|| text.to_owned(), |end| format!("allocation ends {}", time::in_words(end)))
-}
-
-/// A name may hold anything, and must not make two lines of one.
-fn plain(text: &str) -> String {
-    text.replace(char::is_control, "?")
 }
 
 /// The same for programs. Fields that an entry lacks are left out. `micros` are microseconds since the epoch, from a text
