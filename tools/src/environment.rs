@@ -165,6 +165,13 @@ pub(crate) fn descriptors(params: &Params) -> Result<Descriptors> {
     Descriptors::build(params, &mut Vec::new()).context("cannot read the descriptors")
 }
 
+/// Directories under their first names: one that is counted twice makes every sum wrong.
+pub(crate) fn once_each(mut dirs: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut seen = BTreeSet::new();
+    dirs.retain(|dir| seen.insert(dir.canonicalize().unwrap_or_else(|_| dir.clone())));
+    dirs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

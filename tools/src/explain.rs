@@ -16,9 +16,9 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Answer> {
     let text = args.message.join(" ");
     // The last words of a message are its code.
     let code = text.rsplit_once("SCR-").map_or(text.as_str(), |(_, code)| code.trim_end_matches(']'));
-    let is_code = code.len() == 3 && code.bytes().all(|digit| digit.is_ascii_digit());
+    let is_code = !code.is_empty() && code.bytes().all(|digit| digit.is_ascii_digit());
     let entry = match is_code {
-        true => entries().find(|entry| entry.code.ends_with(code)),
+        true => entries().find(|entry| entry.code.strip_prefix("SCR-") == Some(code)),
         false => Entry::of("", &text),
     };
     let Some(Entry { code, head, means, cure }) = entry else {
@@ -45,6 +45,6 @@ mod tests {
         {
             assert_eq!(of(known), Answer::Yes, "{known}");
         }
-        assert_eq!([of("SCR-999"), of("all is well")], [Answer::No; 2]);
+        assert_eq!([of("SCR-999"), of("SCR-12"), of("all is well")], [Answer::No; 3]);
     }
 }

@@ -1,7 +1,7 @@
 //! The names that most commands need: the world around the process, where an answer goes, errors, and a few types.
 
 pub(crate) use crate::classic;
-pub(crate) use crate::environment;
+pub(crate) use crate::environment::{self, once_each};
 pub(crate) use crate::output::{
     count, did_you_mean, on_one_line, or_show_error, print, print_line, print_lines, show, warn,
 };

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
 fn report(args: &ReportArgs) -> Result<Answer> {
     let mut env = environment::env()?;
     let since = time::given("--since", args.since.as_deref())?.unwrap_or(0);
-    let mut dirs = [&args.dirs[..], &args.prefix].concat();
+    let mut dirs = once_each([&args.dirs[..], &args.prefix].concat());
     if dirs.is_empty() {
         dirs.push(environment::prefix(&mut env, None)?.dir().to_owned());
     }

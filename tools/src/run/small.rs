@@ -5,13 +5,15 @@ use super::queries::{bad, halt_run, known_down};
 use super::{JobArgs, JobContext};
 use crate::machine::{current_job_id, good_nodes, process, Manifests};
 use crate::prelude::*;
+use scr_base::fs::verify::checksum;
+use scr_base::fs::{FsError, How};
+use scr_ops::scrub::filemap;
 use scr_prefix::Nodes;
-use std::io::Read;
 
 /// Which file to print.
 #[derive(Args)]
 pub(crate) struct PrintArgs {
-    /// A file of scr: an index, a summary, a flush file, a halt file and the like
+    /// A file of scr: an index, a summary, a flush file, a halt file, a filemap and the like
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print a value beside its key, all sorted, or every key on a line of its own
@@ -21,8 +23,13 @@ pub(crate) struct PrintArgs {
 
 /// `scr print`.
 pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
-    let tree = environment::env()?.files.read_tree(&args.file)?;
-    let tree = tree.with_context(|| format!("there is no file {}", args.file.display()))?;
+    let files = environment::env()?.files;
+    let tree = match files.read_tree(&args.file) {
+        Err(error @ FsError::Tree { .. }) => {
+            Some(filemap(&*files, &args.file)?).filter(|tree| tree.get("RECORD").is_some()).ok_or(error)?
+        }
+        found => found?.with_context(|| format!("there is no file {}", args.file.display()))?,
+    };
     print(if args.mode == "tree" { tree.to_text() } else { keyval(&tree, "  ") })
 }
 
@@ -39,6 +46,9 @@ fn keyval(tree: &KvTree, indent: &str) -> Vec<u8> {
     sorted.into_iter().flat_map(of_key).collect()
 }
 
+/// Bytes that are read at once.
+const BLOCK_BYTES: u64 = 1 << 20;
+
 /// The files.
 #[derive(Args)]
 pub(crate) struct Crc32Args {
@@ -49,13 +59,10 @@ pub(crate) struct Crc32Args {
 
 /// `scr crc32`.
 pub(crate) fn crc32(args: &Crc32Args) -> Result<Answer> {
+    let files = environment::env()?.files;
     for path in &args.files {
-        let mut file = std::fs::File::open(path).or_cannot("read", path)?;
-        let (mut digest, mut piece) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
-        while let bytes @ 1.. = file.read(&mut piece).or_cannot("read", path)? {
-            digest.update(&piece[..bytes]);
-        }
-        print(format!("{:08x}\n", digest.finalize()))?;
+        let file = files.open(path, How::Read).or_cannot("read", path)?;
+        print(format!("{:08x}\n", checksum(&*file, path, BLOCK_BYTES)?))?;
     }
     Ok(Answer::Yes)
 }

@@ -78,7 +78,7 @@ fn all(args: &StatusArgs, job: &JobArgs) -> Result<Answer> {
         Ok((judged.badness(&facts), render::row(&facts, &judged).to_vec(), render::json(&facts, &judged)))
     };
     let processors = environment::env()?.processors;
-    let mut rows = at_a_time(processors.clamp(1, 16), &args.all, |dir| {
+    let mut rows = at_a_time(processors.clamp(1, 16), &once_each(args.all.clone()), |dir: &PathBuf| {
         of_dir(dir).unwrap_or_else(|error| {
             let (dir, why) = (dir.display().to_string(), describe(&*error));
             let json = json!({ "prefix": dir, "safe": false, "error": why });

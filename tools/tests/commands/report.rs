@@ -244,6 +244,17 @@ fn whatever_is_in_the_log_the_report_ends() {
     }
 }
 
+/// Its jobs were added up twice.
+#[test]
+fn a_directory_that_is_named_twice_counts_once() {
+    let scr = with_log(&failing("5132", 1_795_228_000));
+    let report = |arguments: &[&str]| {
+        out(&scr.in_prefix(&[&["report", "--csv"], arguments].concat()).output().unwrap())
+    };
+    assert_eq!(report(&[".", "../prefix", "."]), report(&["."]));
+    assert_eq!(report(&["."]).lines().count(), 2);
+}
+
 /// The rows had the job and the user, which are the same in all directories of a user without a resource manager.
 #[test]
 fn a_report_of_many_directories_says_which_row_is_which_and_finds_the_worst() {
