@@ -9,6 +9,7 @@ use crate::progress::Progress;
 use indexmap::IndexMap;
 use scr_base::fs::{unless_missing, At};
 use scr_ops::scrub::{find_caches, Dataset, Item, Plan, Report, Verdict};
+use scr_prefix::{FlushEntry, LastRun};
 use std::fmt;
 
 /// The places to look, and the form of the answer.
@@ -39,13 +40,17 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let wanted = args.dataset.as_deref();
-    let (targets, files) = find_targets(env, args)?;
+    let mut report = ScrubReport::default();
+    let (targets, files) = find_targets(env, args, &mut report)?;
     let files = &*files;
     let progress = Progress::new("reading what is recorded");
     let mut plans = Vec::new();
-    for target in targets {
+    let planned = |target: &Target, wanted| {
         let of = if target.0 == CACHE { Plan::of_cache } else { Plan::of_prefix };
-        let plan = of(files, &target.1, wanted).with_context(|| format!("cannot look at {target}"))?;
+        of(files, &target.1, wanted)
+    };
+    for target in targets {
+        let plan = planned(&target, wanted).with_context(|| format!("cannot look at {target}"))?;
         plans.push((target, plan));
     }
     if let Some(name) = &args.dataset {
@@ -54,22 +59,32 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
             targets.extend(
                 plans.len().checked_sub(3).filter(|&more| more > 0).map(|more| format!("and {more} more")),
             );
-            bail!("there is no dataset `{name}' in {}", targets.join(", "));
+            let all: Vec<_> = plans.iter().filter_map(|(target, _)| planned(target, None).ok()).collect();
+            let hint = did_you_mean(name, all.iter().flat_map(Plan::names));
+            let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+            bail!("there is no dataset `{name}' in {}{hint}", targets.join(", "));
         }
     }
     progress.set_length(plans.iter().map(|(_, plan)| plan.bytes()).sum());
-    let mut report = ScrubReport::default();
     for (target, plan) in plans {
         progress.set_step(target.to_string());
         let found = plan.run(files, &mut |bytes| progress.add(bytes));
-        report.0.push((target, found));
+        report.places.push((target, found));
     }
     Ok(report)
 }
 
-/// The findings, target by target.
+/// The findings.
 #[derive(Default)]
-struct ScrubReport(Vec<(Target, Report)>);
+struct ScrubReport {
+    /// Target by target.
+    places: Vec<(Target, Report)>,
+    /// The nodes of the job whose caches were read and were not, if its datasets are on nodes.
+    read: Vec<String>,
+    not_asked: Vec<String>,
+    /// Whether something else could not be read.
+    is_partial: bool,
+}
 
 /// How many files there are, and what is known of them.
 #[derive(Default, Serialize)]
@@ -100,21 +115,30 @@ struct Finding<'a> {
 impl ScrubReport {
     /// Whether nothing is wrong.
     fn is_intact(&self) -> bool {
-        self.0.iter().all(|(_, report)| report.is_intact())
+        self.places.iter().all(|(_, report)| report.is_intact())
     }
 
     fn totals(&self) -> Totals {
-        Totals::of(self.0.iter().flat_map(|(_, report)| report.items()))
+        Totals::of(self.places.iter().flat_map(|(_, report)| report.items()))
     }
 
     /// A table for each target, what is wrong, and a last line.
     fn text(&self) -> String {
-        let mut text: String = self.0.iter().map(|(target, report)| target_text(target, report)).collect();
+        let mut text: String =
+            self.places.iter().map(|(target, report)| target_text(target, report)).collect();
         text.extend(self.repairable().map(repair_text));
         let Totals { files, bytes, unverified, wrong } = self.totals();
+        for (nodes, what) in [(&self.read, "read"), (&self.not_asked, "not asked; run `scr scrub' there too")]
+        {
+            if !nodes.is_empty() {
+                text += &format!("{}: {what}\n", hostlist::compress(nodes));
+            }
+        }
         let all = format!("{} ({})", count(files, "file"), amount(bytes));
+        let is_all = self.not_asked.is_empty() && !self.is_partial;
         text + &match (wrong, unverified) {
-            (0, 0) => format!("all {all} are as they were recorded\n"),
+            (0, 0) if is_all => format!("all {all} are as they were recorded\n"),
+            (0, 0) => format!("nothing is wrong in the {all} that were read\n"),
             (0, _) => format!("nothing is wrong in {all}; {unverified} of them are unverified\n"),
             _ => format!("{wrong} of {} are wrong; {unverified} are unverified\n", count(files, "file")),
         }
@@ -123,7 +147,7 @@ impl ScrubReport {
     /// The datasets of prefix directories that are wrong there, and of which this node has intact parts in cache.
     fn repairable(&self) -> impl Iterator<Item = &Dataset> {
         let in_places = |kind: &'static str| {
-            let places = self.0.iter().filter(move |(target, _)| target.0 == kind);
+            let places = self.places.iter().filter(move |(target, _)| target.0 == kind);
             places.flat_map(|(_, report)| &report.datasets)
         };
         let is_wrong = |dataset: &Dataset| Totals::of(&dataset.items).wrong > 0;
@@ -136,7 +160,7 @@ impl ScrubReport {
 
     fn json(&self) -> Value {
         let dataset = |dataset| DatasetRow { dataset, totals: Totals::of(&dataset.items) };
-        let places = self.0.iter().map(|(target, report)| {
+        let places = self.places.iter().map(|(target, report)| {
             json!({
                 "kind": target.0,
                 "path": target.1.display().to_string(),
@@ -147,6 +171,7 @@ impl ScrubReport {
         let mut all = json!(self.totals());
         all["intact"] = self.is_intact().into();
         all["places"] = places.collect();
+        all["not_asked"] = self.not_asked.as_slice().into();
         all
     }
 }
@@ -227,9 +252,13 @@ impl fmt::Display for Target {
 }
 
 /// The directories, and the file layer to look at them with.
-fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+fn find_targets(
+    env: &Env,
+    args: &ScrubArgs,
+    report: &mut ScrubReport,
+) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     if args.cache.is_empty() && args.dirs.is_empty() && args.prefix.is_empty() {
-        return of_a_job(env);
+        return of_a_job(env, report);
     }
     let mut targets = Vec::new();
     for dir in &args.cache {
@@ -238,14 +267,14 @@ fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Fil
         ensure!(!found.is_empty(), "there is no dataset in {}, nor in the folders in it", dir.display());
         targets.extend(found.into_iter().map(|dir| Target(CACHE, dir)));
     }
-    for dir in args.dirs.iter().chain(&args.prefix) {
+    for dir in once_each([&args.dirs[..], &args.prefix].concat()) {
         targets.push(Target(PREFIX, std::path::absolute(dir)?));
     }
     Ok((targets, Arc::clone(&env.files)))
 }
 
 /// The user's caches on this node, and the prefix directory if there is one. Folders that another user has planted are skipped.
-fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+fn of_a_job(env: &Env, report: &mut ScrubReport) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     let params = environment::params_with_places(env)?;
     let descriptors = environment::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
@@ -278,5 +307,17 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
              say where with --cache or --prefix"
         );
     }
+    report.is_partial = !unread.is_empty();
+    let is_here = |node: &String| hostlist::is_same_node(node, &params.get(&param::NODE_NAME));
+    (report.read, report.not_asked) = nodes(env, &prefix).into_iter().partition(is_here);
     Ok((targets, files))
+}
+
+/// The nodes of the last job, if they may have datasets.
+fn nodes(env: &Env, prefix: &Path) -> Vec<String> {
+    let (files, prefix) = (&*env.files, Prefix::at(&*env.files, prefix));
+    let flush = FlushFile::read(files, &prefix);
+    let may_have = flush.map_or(true, |flush| flush.entries().iter().any(FlushEntry::is_on_nodes));
+    let run = LastRun::read(files, &prefix).ok().flatten().filter(|_| may_have);
+    run.map(|run| run.all_nodes()).unwrap_or_default()
 }

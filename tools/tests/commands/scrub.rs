@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 fn scrub(job: &FinishedJob, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
     command.env_clear().current_dir(job.prefix()).env("SCR_CACHE_BASE", job.node(0)).env("USER", "user1");
+    command.env("SCR_NODE_NAME", "n0");
     command.arg("scrub").args(arguments).output().unwrap()
 }
 
@@ -45,6 +46,31 @@ fn without_a_place_it_looks_where_a_job_would() {
     assert!(text.contains(&format!("cache {}", left.node(0).display())), "{text}");
     assert!(text.contains(&format!("prefix {}", left.prefix().display())), "{text}");
     assert!(!text.contains("nodes/n1"), "the cache of another node is not this node's: {text}");
+}
+
+/// It said that all files of the job were right.
+#[test]
+fn nodes_that_were_not_asked_are_named_and_what_was_read_is_not_called_all() {
+    let left = FinishedJob::new();
+    let text = out(&scrub(&left, &[]));
+    let expected = "\nn0: read\nn1: not asked; run `scr scrub' there too\nnothing is wrong in the 7 files (";
+    assert!(text.contains(expected) && text.ends_with(" that were read\n"), "{text}");
+    assert_eq!(json_of(&scrub(&left, &["--json"]))["not_asked"], serde_json::json!(["n1"]));
+    let prefix = left.prefix().display().to_string();
+    assert!(out(&scrub(&left, &[&prefix])).contains("\nall 4 files "));
+}
+
+/// It was said to be damaged.
+#[test]
+fn a_filemap_is_printed() {
+    let left = FinishedJob::new();
+    let filemap = left.node(0).join("user1/scr.defjobid/scr.dataset.1/.scr/filemap_0");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    let printed = command.env_clear().arg("print").arg(&filemap).output().unwrap();
+    assert!(code(&printed) == 0 && out(&printed).contains("RECORD\n"), "{}", err(&printed));
+    fs::write(&filemap, "of another kind").unwrap();
+    let other = command.output().unwrap();
+    assert!(err(&other).contains("damaged or not a file of SCR"), "{}", err(&other));
 }
 
 #[test]
@@ -120,7 +146,10 @@ fn a_missing_target_is_an_error_with_exit_code_2() {
     let prefix = left.prefix().display().to_string();
     let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.9"]);
     assert_eq!((code(&output), out(&output)), (2, String::new()));
-    assert_eq!(err(&output), format!("scr: there is no dataset `ckpt.9' in prefix {prefix}\n"));
+    assert_eq!(
+        err(&output),
+        format!("scr: there is no dataset `ckpt.9' in prefix {prefix}; did you mean `ckpt.1'?\n")
+    );
 
     let output = scrub(&left, &["--prefix", &left.node(0).display().to_string(), "--json"]);
     assert_eq!(code(&output), 2);

@@ -126,6 +126,11 @@ impl Plan {
         self.datasets.is_empty()
     }
 
+    /// The names of the datasets.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.datasets.iter().map(|(dataset, _)| &*dataset.name)
+    }
+
     /// The bytes that [`run`](Self::run) will read.
     pub fn bytes(&self) -> u64 {
         let reads = self.datasets.iter().flat_map(|(_, reads)| reads).filter(|read| read.crc.is_some());
