@@ -20,7 +20,7 @@ use scr_base::fs::At;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::placement::{Placement, Survives};
 use scr_comm::{Collective, CommError, Rank};
-use scr_config::descriptor::{protects, Redundancy};
+use scr_config::descriptor::{protects, Redundancy, NODE};
 use scr_config::param;
 use scr_plugin_api::SetShape;
 use std::cell::RefCell;
@@ -30,10 +30,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Schemes {
     /// The plugins in use.
     pub(crate) plugins: Plugins,
-    /// How ranks are placed, for each failure group.
+    /// How ranks are placed on nodes, and in each failure group.
     placements: BTreeMap<String, Placement>,
-    /// This rank's set for each redundancy descriptor whose scheme has been loaded, by its place.
-    sets: RefCell<BTreeMap<u32, OwnSet>>,
+    /// This rank's set for each redundancy descriptor whose scheme has been loaded, by its place, and the group that its members
+    /// have one rank each of.
+    sets: RefCell<BTreeMap<u32, (OwnSet, String)>>,
     /// How many nodes may be lost without the loss of a dataset of such a descriptor, by its place.
     survives: RefCell<BTreeMap<u32, Survives>>,
     /// How long protecting a dataset took.
@@ -73,51 +74,62 @@ impl Schemes {
         Self { plugins, placements, sets, survives, longest: LongestCall::default() }
     }
 
-    /// Finds out how ranks are placed in the failure group of every redundancy descriptor, and warns of those that cannot be
-    /// protected. Collective.
+    /// Finds out how ranks are placed in the failure group of every redundancy descriptor. Collective.
     ///
     /// # Errors
     /// [`Error`]: a rank has no value for a failure group, or `RS` could not protect a single dataset as the user has chosen it,
     /// unless the job recovers. The same on all ranks.
-    pub(crate) fn place_ranks(&mut self, job: &mut Job, cache: &Cache) -> Result<(), Error> {
-        let groups: BTreeSet<_> =
-            job.descriptors.redundancy.all().into_iter().map(|descriptor| descriptor.group.clone()).collect();
-        for group in groups {
+    pub(crate) fn place_ranks(&mut self, job: &mut Job) -> Result<(), Error> {
+        let all = job.descriptors.redundancy.all().into_iter();
+        let groups = all.map(|descriptor| descriptor.group.clone()).chain([NODE.to_owned()]);
+        for group in groups.collect::<BTreeSet<_>>() {
             let value = job
                 .agree(job.group_value(&group))
                 .map_err(|error| error.doing(format!("finding the group {group}")))?;
             let placement = job.placement_in(&group, &value)?;
             self.placements.insert(group, placement);
         }
-        self.survive_fewer(job);
-        let mut warned = BTreeSet::new();
-        for descriptor in job.descriptors.redundancy.all() {
-            let (group, size) = (&descriptor.group, descriptor.set_size);
-            expect_groups(descriptor, self.placements[group].count())?;
-            if warned.insert((group.clone(), size)) {
-                let placement = &self.placements[group];
-                // As small as they can be for any scheme.
-                let set = OwnSet::choose(placement, size, 2, job.rank());
-                warn_unprotected(job, cache, group, placement, set.unprotected);
+        self.expect_groups(job)
+    }
+
+    /// `RS` needs more groups than may fail. With fewer nodes than before, it survives as many failures as they allow: a job that
+    /// goes on with less protection is better than one that ends. The same holds where a site has chosen for all jobs, and this one
+    /// has few nodes.
+    fn expect_groups(&self, job: &mut Job) -> Result<(), Error> {
+        let (is_users, me) = (job.params.origin(&param::SET_FAILURES).is_of_user(), job.rank());
+        let all = job.descriptors.redundancy.all_mut();
+        for descriptor in all.filter(|descriptor| descriptor.scheme == "RS") {
+            let must = !job.is_recovery && (is_users || descriptor.origin.is_of_user());
+            let (failures, more) = (descriptor.set_failures, u64::from(descriptor.set_failures) + 1);
+            let (_, group) =
+                self.choose_set(descriptor, if must { failures.saturating_add(1) } else { 2 }, me);
+            let groups = u32::try_from(self.placements[group].count()).unwrap_or(u32::MAX);
+            // On one node no scheme protects anything, which is reported.
+            if groups == 1 || groups > failures {
+                continue;
             }
+            let less = groups - 1;
+            let why = format!(
+                "the datasets would not be protected: RS survives {failures} failures in sets of at least {more} failure groups \
+                 ({group}), and this job has {groups}: set SCR_SET_FAILURES={less}, or SET_FAILURES={less} where its CKPT line \
+                 says it, choose XOR, or run on more nodes"
+            );
+            if must {
+                return Err(Error::Config { why });
+            }
+            job.report.warn(&format!("{why}. It goes on with SCR_SET_FAILURES={less}"));
+            descriptor.set_failures = less;
         }
-        report_needless_redundancy(job, cache);
         Ok(())
     }
 
-    /// With fewer nodes than before, `RS` survives as many failures as they allow: a job that goes on with less protection is
-    /// better than one that ends. The same holds where a site has chosen for all jobs, and this one has few nodes.
-    fn survive_fewer(&self, job: &mut Job) {
-        let is_users = job.params.origin(&param::SET_FAILURES).is_of_user();
-        let may = |descriptor: &Redundancy| job.is_recovery || !(is_users || descriptor.origin.is_of_user());
-        for descriptor in job.descriptors.redundancy.all_mut().filter(|descriptor| may(descriptor)) {
-            let groups = self.placements.get(&descriptor.group).map_or(0, Placement::count);
-            if let Err(error) = expect_groups(descriptor, groups) {
-                let left = u32::try_from(groups).unwrap_or(u32::MAX).saturating_sub(1);
-                job.report.warn(&format!("{error}. It goes on with SCR_SET_FAILURES={left}"));
-                descriptor.set_failures = left;
-            }
-        }
+    /// The set of a rank, with at least `least` members, and the group that it has at most one member of: nodes, if failure groups
+    /// would leave ranks without a set.
+    fn choose_set<'a>(&'a self, descriptor: &'a Redundancy, least: u32, me: Rank) -> (OwnSet, &'a str) {
+        let size = descriptor.set_size;
+        let choose = |group| (OwnSet::choose(&self.placements[group], size, least, me), group);
+        let (set, group) = choose(&*descriptor.group);
+        Some((set, group)).filter(|(set, _)| set.unprotected == 0).unwrap_or_else(|| choose(NODE))
     }
 
     /// How a new dataset is stored and protected by a descriptor. The first time it chooses the set of this rank. Collective the
@@ -129,14 +141,9 @@ impl Schemes {
         descriptor: &Redundancy,
     ) -> Collective<Protection> {
         let protection = self.plugins.protection(job, descriptor, |least| {
-            let Some(placement) = self.placements.get(&descriptor.group) else { return 1 };
-            let (group, size) = (&descriptor.group, descriptor.set_size);
-            let set = OwnSet::choose(placement, size, least, job.rank());
-            if least > 2 && set.unprotected > OwnSet::choose(placement, size, 2, job.rank()).unprotected {
-                warn_unprotected(job, cache, group, placement, set.unprotected);
-            }
+            let (set, group) = self.choose_set(descriptor, least, job.rank());
             let members = u32::try_from(set.members.len()).unwrap_or(u32::MAX);
-            self.sets.borrow_mut().insert(descriptor.index, set);
+            self.sets.borrow_mut().insert(descriptor.index, (set, group.to_owned()));
             members
         })?;
         if !self.survives.borrow().contains_key(&descriptor.index) {
@@ -203,8 +210,8 @@ impl Schemes {
         Ok(scheme.redundancy_len(&shape).unwrap_or(0))
     }
 
-    /// Loads the schemes of new datasets, so that the first ones need not. One that cannot be loaded now, which is reported, is
-    /// loaded by the dataset that needs it. Collective.
+    /// Loads the schemes of new datasets, so that the first ones need not, and reports what they cannot protect. One that cannot be
+    /// loaded now, which is reported, is loaded by the dataset that needs it. Collective.
     ///
     /// # Errors
     /// [`CommError`] only.
@@ -216,6 +223,15 @@ impl Schemes {
                 job.report.error(&format!("{why}; {next}"));
             }
         }
+        let sets = self.sets.borrow();
+        let all = job.descriptors.redundancy.all().into_iter();
+        let all = all.filter(|used| !used.bypass && protects(&used.scheme));
+        let (shared, others): (Vec<_>, Vec<_>) = all.partition(|used| cache.outlives_nodes(&used.store));
+        let gains: BTreeSet<_> = shared.into_iter().map(gain).collect();
+        gains.iter().for_each(|little| job.report.notice(little));
+        let risks =
+            others.into_iter().filter_map(|used| unprotected(job, sets.get(&used.index)?, &used.group));
+        risks.collect::<BTreeSet<_>>().iter().for_each(|risk| job.report.warn(risk));
         Ok(())
     }
 
@@ -297,7 +313,8 @@ impl Schemes {
     /// nodes.
     pub(crate) fn members(&self, job: &Job, descriptor: &Redundancy) -> (Vec<Rank>, Vec<String>) {
         let sets = self.sets.borrow();
-        let members = sets.get(&descriptor.index).map_or_else(|| vec![job.rank()], |set| set.members.clone());
+        let members =
+            sets.get(&descriptor.index).map_or_else(|| vec![job.rank()], |(set, _)| set.members.clone());
         let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
         (members, nodes)
     }
@@ -321,62 +338,25 @@ fn least<V: AsRef<[Survives]> + AsMut<[Survives]>>(job: &Job, mut own: V) -> Res
     Ok(own)
 }
 
-/// A set takes its members from different failure groups, and `RS` needs more of them than may fail. Ranks that are all in one
-/// group are not protected by any scheme, which is reported.
-fn expect_groups(descriptor: &Redundancy, groups: usize) -> Result<(), Error> {
-    let Redundancy { scheme, set_failures, group, .. } = descriptor;
-    if scheme != "RS" || groups == 1 || groups > *set_failures as usize {
-        return Ok(());
-    }
-    let why = format!(
-        "RS survives {set_failures} failures in sets of at least {} failure groups ({group}), and this job has {groups}: set \
-         SCR_SET_FAILURES={less}, or SET_FAILURES={less} where its CKPT line says it, choose XOR, or run on more nodes",
-        u64::from(*set_failures) + 1,
-        less = groups - 1
-    );
-    Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
+/// How little redundancy gains in a store that all nodes see, for its time and room.
+fn gain(Redundancy { store, scheme, .. }: &Redundancy) -> String {
+    format!(
+        "all nodes see the store {store}, and the loss of a node takes nothing from it: {scheme} repairs no more than single files \
+         there, while SINGLE saves its time and room"
+    )
 }
 
-/// Reports where redundancy costs time and room and gains little.
-fn report_needless_redundancy(job: &Job, cache: &Cache) {
-    let all = job.descriptors.redundancy.all();
-    let needless = all
-        .into_iter()
-        .filter(|descriptor| uses_redundancy(descriptor) && cache.outlives_nodes(&descriptor.store));
-    let pairs: BTreeSet<_> =
-        needless.map(|descriptor| (&descriptor.store, descriptor.scheme.as_str())).collect();
-    for (store, scheme) in pairs {
-        job.report.notice(&format!(
-            "all nodes see the store {store}, and the loss of a node takes nothing from it: {scheme} repairs no more than \
-             single files there, while SINGLE saves its time and room"
-        ));
-    }
-}
-
-/// Warns where redundancy cannot protect, at every level of messages.
-fn warn_unprotected(job: &Job, cache: &Cache, group: &str, placement: &Placement, alone: usize) {
-    let used = job.descriptors.redundancy.all().into_iter().any(|descriptor| {
-        descriptor.group == group && uses_redundancy(descriptor) && !cache.outlives_nodes(&descriptor.store)
-    });
-    if alone == 0 || !used {
-        return;
-    }
-    let all = job.comm.size();
-    let why = if placement.count() == 1 {
-        format!("all ranks are in one failure group ({group} {})", placement.name(job.rank()))
-    } else {
-        "there are too few failure groups for them".to_owned()
+/// What the sets of a descriptor do not protect, whose members should be in different groups `wanted`.
+fn unprotected(job: &Job, (set, group): &(OwnSet, String), wanted: &str) -> Option<String> {
+    let all = job.comm.size() as usize;
+    let (ranks, of, why) = match (set.unprotected, job.nodes.count()) {
+        (0, _) if group == wanted => return None,
+        (0, _) => (all, wanted, "the job has too few of them, and its sets are made of nodes; use more"),
+        (alone, 1) => (alone, "node", "all ranks are on one node; run on more nodes"),
+        (alone, _) => (alone, "node", "there are too few nodes for them; run on more nodes"),
     };
-    let cure = match group {
-        "NODE" => "run on more nodes".to_owned(),
-        group => format!("use GROUP=NODE, or more groups {group}"),
-    };
-    job.report.warn(&format!(
-        "the files of {alone} of {all} ranks in cache are not protected against the loss of a node: {why}; \
-         {cure}, or flush often (SCR_FLUSH)"
-    ));
-}
-
-fn uses_redundancy(descriptor: &Redundancy) -> bool {
-    !descriptor.bypass && protects(&descriptor.scheme)
+    Some(format!(
+        "the files of {ranks} of {all} ranks in cache are not protected against the loss of a {of}: {why}, or flush often \
+         (SCR_FLUSH)"
+    ))
 }

@@ -27,15 +27,16 @@ impl OwnSet {
     /// row holds no two ranks of a group, so it is cut into sets. A row that is too short would leave its ranks
     /// alone: each joins a set that has none of its group yet.
     pub(crate) fn choose(groups: &Placement, minimum: u32, least: u32, me: Rank) -> Self {
-        // With fewer groups no set is large enough, which the scheme says better.
-        let least = if groups.count() < least as usize { 2 } else { least.max(2) as usize };
-        let minimum = minimum.max(2) as usize;
+        let [minimum, least] = [minimum, least].map(|size| size.max(2) as usize);
         let columns = Columns::of(groups);
         let [long, all] = columns.rows(least);
         let alone: Vec<Rank> = (long..all).flat_map(|row| columns.row(row)).collect();
         if alone.is_empty() {
             let sets = cut(&columns.row(columns.row_of(me, groups)), minimum);
             return Self { members: own(sets, me), unprotected: 0 };
+        }
+        if long == 0 {
+            return Self { members: vec![me], unprotected: alone.len() };
         }
         let mut sets: Vec<_> = (0..long).flat_map(|row| cut(&columns.row(row), minimum)).collect();
         for rank in alone {
@@ -222,8 +223,8 @@ mod tests {
         let mut sizes = check_with(&on_nodes(&[3, 2, 2, 2, 2, 2]), 8, 3);
         sizes.sort_unstable();
         assert_eq!(sizes, [3, 5, 5]);
-        // Here no set is large enough, and the scheme refuses.
-        assert_eq!(check_with(&on_nodes(&[2, 2]), 8, 3), [2, 2]);
+        // Here no set is large enough.
+        assert_eq!(check_with(&on_nodes(&[2, 2]), 8, 3), [1; 4]);
     }
 
     proptest! {
@@ -234,9 +235,8 @@ mod tests {
             least in 2_u32..6,
         ) {
             let sizes = check_with(&groups, minimum.max(least), least);
-            let nodes: std::collections::BTreeSet<_> = groups.iter().collect();
             let is_taken = |&size: &usize| size == 1 || size >= least as usize;
-            prop_assert!(nodes.len() < least as usize || sizes.iter().all(is_taken), "{:?}", sizes);
+            prop_assert!(sizes.iter().all(is_taken), "{:?}", sizes);
         }
     }
 

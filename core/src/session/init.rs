@@ -118,7 +118,7 @@ impl Session {
         job.log.add_database(job.rank(), &job.params, &schemes.plugins.host);
         let cache = Cache::open(&mut job)?;
         bases::record(&job);
-        schemes.place_ranks(&mut job, &cache)?;
+        schemes.place_ranks(&mut job)?;
         let began = job.elapsed();
         report_start(&mut job);
         let session = Self {

@@ -184,6 +184,48 @@ fn a_whole_power_supply_may_fail_where_it_is_the_failure_group() {
     world.run(|application| application.restart(uneven)).all_gave(&None);
 }
 
+/// Ranks without a partner in another rack had none on another node either, and a node took their checkpoint with it.
+#[test]
+fn with_too_few_racks_the_sets_are_made_of_nodes() {
+    let lines =
+        |racks: &str, ckpt: &str| format!("{racks}SCR_COPY_TYPE=FILE\nSTORE=SHM\nCKPT=0 {ckpt} STORE=SHM\n");
+    let (one, most, two) = (
+        "GROUPS=n[0-3] RACK=r1\n",
+        "GROUPS=n[0-2] RACK=r1\nGROUPS=n3 RACK=r2\n",
+        "GROUPS=n[0-1] RACK=r1\nGROUPS=n[2-3] RACK=r2\n",
+    );
+    let cases = [
+        (one, "GROUP=RACK TYPE=XOR", 1),
+        (one, "GROUP=RACK TYPE=PARTNER", 1),
+        (one, "GROUP=RACK TYPE=RS SET_FAILURES=2", 2),
+        (two, "GROUP=RACK TYPE=RS SET_FAILURES=2", 2),
+        (two, "GROUP=RACK TYPE=PARTNER REPLICAS=2", 2),
+        (most, "GROUP=RACK TYPE=XOR", 1),
+        (one, "GROUP=WORLD TYPE=XOR", 1),
+    ];
+    for (racks, ckpt, survived) in cases {
+        let world = World::new(4, 4);
+        configure(&world, &lines(racks, ckpt));
+        let run = world.run(|application| application.checkpoint(1, uneven).unwrap());
+        let group = &ckpt[6..ckpt.find(" TYPE").unwrap()];
+        run.line_with(&["WARNING", &format!("the loss of a {group}: the job has too few of them")]);
+        (0..survived).for_each(|node| world.lose(&format!("n{}", 2 - node)));
+        // The sets of a checkpoint are those that it was written with.
+        configure(&world, &lines(two, "GROUP=RACK TYPE=XOR"));
+        let run = world.run(|application| {
+            let found = application.restart(uneven);
+            application.checkpoint(2, uneven).unwrap();
+            found
+        });
+        run.all_gave(&Some(1));
+        assert!(!run.has_line_with("the loss of a"), "{:?}", run.lines);
+        configure(&world, &lines(racks, ckpt));
+        world.lose("n0");
+        world.lose("n1");
+        world.run(|application| application.restart(uneven)).all_gave(&Some(2));
+    }
+}
+
 #[test]
 fn a_host_without_a_groups_line_ends_the_start_with_its_name() {
     let world = powered("XOR");

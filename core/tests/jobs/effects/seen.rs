@@ -69,10 +69,7 @@ pub(super) fn copy_type(setting: &Setting) -> bool {
 }
 
 pub(super) fn group(setting: &Setting) -> bool {
-    let world = setting.on(two());
-    checkpoints(&world, 1);
-    world.lose("n1");
-    restart(&world).is_none()
+    checkpoints(&setting.on(two()), 1).has_line_with("are not protected against the loss of a WORLD")
 }
 
 pub(super) fn set_size(setting: &Setting) -> bool {
