@@ -2,7 +2,7 @@
 //! what was assumed, the settings that make a job follow it, and the results of a simulation.
 
 use super::number;
-use super::site::{Failure, Kind, Loss, Scheme, Site};
+use super::site::{Failure, Kind, Scheme, Site};
 use crate::prelude::*;
 use scr_plan::{best_plan, simulate, CacheCosts, Costs, Gaps, Level, Machine, Outcome, Plan, Recovery};
 
@@ -228,8 +228,8 @@ fn settings(site: &Site, best: &Candidate) -> Vec<String> {
         }
         kinds => several(best, kinds),
     };
-    let is_grouped = |failure: &Failure| matches!(failure.loses, Loss::Nodes { in_group: true, .. });
-    if !best.kinds.is_empty() && site.failures.iter().any(is_grouped) {
+    let spreads = |kind: &Kind| site.failures.iter().any(|failure| kind.is_spread(failure.loses, site.nodes));
+    if best.kinds.iter().any(spreads) {
         lines.extend(FAIL_TOGETHER.map(str::to_owned));
     }
     if !best.kinds.is_empty() {

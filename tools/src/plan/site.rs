@@ -96,11 +96,18 @@ impl Kind {
         match loss {
             Loss::Processes => 1.0,
             Loss::Everything => 0.0,
-            // The members of a set are in different groups.
-            Loss::Nodes { in_group: true, .. } if self.failures > 0 => 1.0,
+            _ if self.is_spread(loss, nodes) => 1.0,
+            Loss::Nodes { count, in_group: true } => f64::from(u8::from(count <= self.failures)),
             Loss::Nodes { count, .. } if self == Self::PARTNER => partner_survival(nodes, count),
             Loss::Nodes { count, .. } => survival(nodes, self.set_size, self.failures, count),
         }
+    }
+
+    /// Whether a failure takes a whole group, and there are enough of these for the members of a set to be in different ones. With
+    /// fewer groups, the members are neighbours, as are the nodes of a group.
+    pub(super) fn is_spread(self, loss: Loss, nodes: u64) -> bool {
+        let is_enough = |group: u64| self.failures > 0 && self.set_size <= nodes / group;
+        matches!(loss, Loss::Nodes { count, in_group: true } if is_enough(count))
     }
 
     /// Its options, as settings name them.
@@ -409,6 +416,8 @@ group = true
             [Loss::Processes, one, group].map(|loss| Kind::SINGLE.survives(loss, 64)),
             [1.0, 0.0, 0.0]
         );
+        // Of 31 nodes there are seven such groups, and a set of eight has two members in one of them.
+        assert_eq!([xor, Kind::xor(4), Kind::rs(8, 4)].map(|kind| kind.survives(group, 31)), [0.0, 1.0, 1.0]);
         assert!((xor.survives(two, 64) - 56.0 / 63.0).abs() < 1e-12, "the second is in another set");
         assert_eq!(Kind::rs(8, 2).survives(two, 64), 1.0);
     }

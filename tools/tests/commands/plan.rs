@@ -256,6 +256,26 @@ fn the_settings_have_the_groups_that_the_figures_count_on() {
     }
 }
 
+/// In two racks no set has members in eight, and the loss of a rack took what was said to survive it.
+#[test]
+fn sets_that_the_groups_are_too_few_for_do_not_count_as_spread() {
+    const RACKS: &str = "nodes = 16\n[flush]\ncost = 100\n[failures]\nnode = \"1y\"\n\
+                         [[failures.several]]\nnodes = 8\nevery = \"30d\"\ngroup = true\n";
+    let scheme = |name: &str, cost: u64| format!("[[scheme]]\ntype = \"{name}\"\ncost = {cost}\n");
+    let both = format!("{RACKS}{}{}", scheme("XOR", 5), scheme("PARTNER", 6));
+    let scr = with(&[("both.toml", &both), ("xor.toml", &format!("{RACKS}{}", scheme("XOR", 5)))]);
+    let plan = |machine: &str| {
+        let output = scr.in_prefix(&["plan", machine]).output().unwrap();
+        out(&output)
+    };
+    let both = plan("both.toml");
+    assert!(both.contains("Best plan: PARTNER") && both.contains("\nSCR_GROUP=RACK\n"), "{both}");
+    let xor = plan("xor.toml");
+    assert!(xor.contains("Best plan: XOR 8") && !xor.contains("SCR_GROUP"), "{xor}");
+    let is_true = |line: &&str| line.starts_with("XOR 8 ") && line.ends_with(" 56.8 % of failures");
+    assert!(xor.lines().any(|line| is_true(&line)), "{xor}");
+}
+
 #[test]
 fn a_machine_on_which_nothing_gets_done_is_no_plan() {
     let hopeless = "nodes = 4\n[flush]\ncost = \"1y\"\n[failures]\nany-node = 1\n[[scheme]]\ntype = \"SINGLE\"\ncost = \"1y\"\n";
