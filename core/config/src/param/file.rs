@@ -173,19 +173,22 @@ pub(super) fn load(
     origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Option<Status>)> {
+    let whole = || origin(FileLine { file: path.into(), line: 0 });
     match read(files, path) {
         Ok((bytes, status)) => {
-            let lines = match form {
-                Form::Settings => bytes,
-                Form::Groups => groups_lines(&bytes),
-            };
-            Some((parse(&lines, path, origin, problems), Some(status)))
+            let is_of_groups = matches!(form, Form::Groups);
+            let lines = if is_of_groups { groups_lines(&bytes) } else { bytes };
+            let source = parse(&lines, path, origin, problems);
+            if is_of_groups && source.0.is_empty() {
+                problems
+                    .push(Problem::new(&whole(), "the file has no group of nodes; it is ignored".to_owned()));
+            }
+            Some((source, Some(status)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
-            let place = FileLine { file: path.into(), line: 0 };
-            problems.push(Problem::new(&origin(place), cause));
+            problems.push(Problem::new(&whole(), cause));
             Some((Source::default(), None))
         }
     }

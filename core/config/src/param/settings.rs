@@ -453,6 +453,10 @@ mod tests {
         assert_eq!(value("BLOCK", "n7").as_deref(), Some("b1"));
         let problems: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
         assert!(problems.len() == 1 && problems[0].starts_with("/etc/topology.conf:9: "), "{problems:?}");
+        // It was as good as no file.
+        let empty = world_of(&[("/empty", "# none\n\n")]).with_variable("SCR_GROUPS_FILE", "/empty").env();
+        let problems = Settings::load(&empty, &AppConfig::default()).problems().to_vec();
+        assert_eq!(problems[0].to_string(), "/empty: the file has no group of nodes; it is ignored");
         let missing = world().with_variable("SCR_GROUPS_FILE", "/nowhere").env();
         let problems = Settings::load(&missing, &AppConfig::default()).problems().to_vec();
         assert!(
