@@ -264,12 +264,7 @@ impl<'a> Builder<'a> {
     /// The descriptor that the parameters make up without a line.
     fn implied(&mut self, scheme: String) -> Redundancy {
         let params = self.params;
-        let group = params.get(&param::GROUP);
-        let group_origin = params.origin(&param::GROUP);
-        if !self.groups.has(&group) {
-            self.fatal
-                .push(Problem::new(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
-        }
+        let group = self.group(None, params.origin(&param::GROUP));
         let path = params.get(&param::CACHE_BASE);
         let store = self.stores.iter().find(|store| store.path == path);
         if store.is_none_or(|store| !store.enabled) {
@@ -296,6 +291,16 @@ impl<'a> Builder<'a> {
         self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, params.origin(set));
         self.check_room(&mut redundancy, store, "SCR_CACHE_SIZE", params.origin(&param::CACHE_SIZE));
         redundancy
+    }
+
+    /// The failure group that a line names with a key of this title, or else the one of all. It must be described.
+    fn group(&mut self, own: Option<(String, String)>, origin: &Origin) -> String {
+        let of_all = || (self.params.get(&param::GROUP), param::GROUP.info().name.to_owned());
+        let (group, name) = own.unwrap_or_else(of_all);
+        if !self.groups.has(&group) {
+            self.fatal.push(Problem::new(origin, self.groups.unknown(&name, &group)));
+        }
+        group
     }
 
     fn described(&mut self) -> Vec<Redundancy> {
@@ -327,16 +332,10 @@ impl<'a> Builder<'a> {
         if store.is_some_and(|store| !store.enabled) {
             return None;
         }
+        let own =
+            (Keys { line, problems: self.problems }).text("GROUP").map(|own| (own, line.title("GROUP")));
+        let group = self.group(own, &line.origin_of("GROUP"));
         let mut keys = Keys { line, problems: self.problems };
-        let (group_is_own, group) = match keys.text("GROUP") {
-            Some(group) => (true, group),
-            None => (false, self.params.get(&param::GROUP)),
-        };
-        if !self.groups.has(&group) {
-            let name = if group_is_own { line.title("GROUP") } else { param::GROUP.info().name.to_string() };
-            let origin = if group_is_own { line.origin_of("GROUP") } else { line.origin.clone() };
-            self.fatal.push(Problem::new(&origin, self.groups.unknown(&name, &group)));
-        }
         let scheme = scheme(&mut keys);
         let (size, failures) = (&param::SET_SIZE, &param::SET_FAILURES);
         let mut redundancy = Redundancy {
