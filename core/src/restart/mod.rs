@@ -31,6 +31,8 @@ pub(crate) struct Restart {
     loaded: Option<CheckpointId>,
     /// The place to which this run or an earlier one has gone back.
     given_up: GivenUp,
+    /// What is dropped once the application has restarted from the checkpoint at this place.
+    drops: Option<(Seq, WentBack)>,
     /// Whether there was a checkpoint to restart from, and the application has neither taken it away nor begun to write since.
     owes_one: bool,
     /// The checkpoint that the application has chosen and that is not loaded yet.
@@ -143,14 +145,14 @@ impl Restart {
             fetched = from.first(&search)?;
             self.unread.append(&mut from.unread);
         }
-        // It may be an older one that the index calls current.
-        let chosen = at_start.filter(|state| state.is_chosen).and_then(|state| state.first.as_ref());
-        let chosen = chosen.map(|chosen| chosen.seq);
-        if let Some(one) = fetched.as_ref().filter(|one| Some(one.seq) == chosen) {
-            WentBack::to(one.seq, from).drop_newer(from.job, from.cache)?;
-        }
         // A fetch may have made room for itself.
         self.load(fetched.or_else(|| newest(from)));
+        // It may be an older one that the index calls current.
+        let chosen = at_start.filter(|state| state.is_chosen).and_then(|state| state.first.as_ref());
+        if let Some(Candidate { seq, .. }) = chosen.filter(|chosen| self.seq(from.cache) == Some(chosen.seq))
+        {
+            self.drops = Some((*seq, WentBack::to(*seq, from)));
+        }
         Ok(())
     }
 
@@ -185,12 +187,12 @@ impl Restart {
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
         went_back.abandon_newer(from.job, &chosen.name)?;
         current::record_chosen(from.job, &loaded.name, &went_back)?;
-        from.cache
-            .dataset_mut(loaded.id)
-            .into_iter()
-            .for_each(|cached| cached.set_standing(Standing::Chosen));
-        self.give_up(from.cache, GivenUp(Some(went_back.0)));
-        went_back.drop_newer(from.job, from.cache)
+        let cached = from.cache.dataset_mut(loaded.id);
+        cached.into_iter().for_each(|cached| cached.set_standing(Standing::Chosen));
+        let (seq, given_up) = (loaded.seq, GivenUp(Some(went_back.0)));
+        self.drops = Some((seq, went_back));
+        self.give_up(from.cache, given_up);
+        Ok(())
     }
 
     /// No checkpoint that is given up is restarted from, nor flushed from cache: it would become the current one again.
@@ -210,7 +212,17 @@ impl Restart {
 
     /// The application begins to write, and so needs no checkpoint to begin with any more.
     pub(crate) fn begin_writing(&mut self) {
-        self.owes_one = false;
+        (self.owes_one, self.drops) = (false, None);
+    }
+
+    /// The application has restarted, and what the user has gone back over may be dropped. No flush may be under way. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk, or what is dropped cannot be recorded.
+    pub(crate) fn end(&mut self, job: &Job, cache: &mut Cache) -> Result<(), Error> {
+        let loaded = self.loaded.as_ref().map(|loaded| loaded.seq);
+        let drops = self.drops.take().filter(|(seq, _)| Some(*seq) == loaded);
+        drops.map_or(Ok(()), |(_, went_back)| went_back.drop_newer(job, cache))
     }
 
     /// A checkpoint in cache could not be brought back, though nothing is known to be wrong with it.

@@ -78,7 +78,7 @@ impl Session {
     /// application has read. Collective.
     ///
     /// # Errors
-    /// [`Error`], the same on all ranks, if any rank has failed to restart.
+    /// [`Error`], the same on all ranks, if any rank has failed to restart, or what the user wants to drop then cannot be.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
         let _call = self.begin_call("SCR_Complete_restart");
         let (meant, unrouted) = match std::mem::take(&mut self.phase) {
@@ -100,6 +100,10 @@ impl Session {
         }
         let Some(Failure { why, cause }) = failed else {
             self.job.log.add_entry(event(Event::RestartSuccess, &loaded));
+            if !is_output && self.job.params.get(&param::DROP_AFTER_CURRENT) {
+                self.with_flushes(Flushes::finish_all)?;
+                self.restart.end(&self.job, &mut self.cache)?;
+            }
             return Ok(());
         };
         self.job.log.add_entry(event(Event::RestartFail, &loaded).note(why.to_string()));

@@ -176,6 +176,40 @@ fn with_drop_after_current_newer_checkpoints_leave_the_index_and_the_cache() {
     }
 }
 
+/// They were dropped when the run began: with a checkpoint that the application could not read, or had yet to read, all was lost.
+#[test]
+fn nothing_is_dropped_before_the_application_has_restarted() {
+    for (by_user, is_good) in [(true, true), (true, false), (false, true), (false, false)] {
+        let case = format!("by the user: {by_user}, good: {is_good}");
+        let mut world = job().set("SCR_DROP_AFTER_CURRENT", "1").set("SCR_FETCH_BYPASS", "1");
+        checkpoints(&world, 1..=4);
+        lose_all(&world);
+        if by_user {
+            world.put("SCR_CURRENT", "ckpt.2");
+        } else {
+            let choose = |index: &mut Index| assert!(index.set_current(b"ckpt.2"));
+            Index::update(&RealFiles, &Prefix::new(world.prefix()), choose).unwrap();
+        }
+        // It dies before it has read the files.
+        world.run(|application| drop(application.session().start_restart().unwrap()));
+        assert_eq!(listed(&world).0, [1, 2, 3, 4], "{case}");
+        if is_good {
+            let run = world.run(|application| assert_eq!(application.restart(some), Some(2)));
+            run.line_with(&["dropped from the index: 2 checkpoints newer than dataset 2"]);
+            assert_eq!(listed(&world).0, [1, 2], "{case}");
+            continue;
+        }
+        world.run(|application| {
+            assert_eq!(application.session().start_restart().unwrap(), b"ckpt.2");
+            application.session().complete_restart(false).unwrap_err();
+            assert_eq!(application.restart(some), Some(1));
+        });
+        assert_eq!(listed(&world).0, [1, 2, 3, 4], "{case}");
+        world.put("SCR_CURRENT", "ckpt.4");
+        world.run(|application| application.restart(some)).all_gave(&Some(4));
+    }
+}
+
 #[test]
 fn an_application_can_read_back_what_it_has_just_written() {
     for size in ["1", "2"] {

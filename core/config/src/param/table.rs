@@ -287,7 +287,7 @@ parameters! {
     RESTART_ATTEMPTS: u64 = "SCR_RESTART_ATTEMPTS", COUNT, text("0"), Anywhere,
         "Give up a checkpoint after so many restarts from it without a new checkpoint; 0 for never.";
     DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Anywhere,
-        "Whether to drop datasets newer than the current one from the index on restart.";
+        "Whether to drop datasets newer than the current one once the application has restarted from it.";
     REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them.";
     SHARE_PREFIX: bool = "SCR_SHARE_PREFIX", Kind::Bool, text("0"), Anywhere,

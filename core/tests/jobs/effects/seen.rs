@@ -219,7 +219,9 @@ pub(super) fn drop_after_current(setting: &Setting) -> bool {
     checkpoints(&world, 2);
     let world = setting.on(world.set("SCR_CURRENT", "ckpt.1"));
     world.lose("");
-    world.run(|_| ()).has_line_with("dropped from the index: 1 checkpoint newer than dataset 1")
+    world
+        .run(|job| job.restart(some))
+        .has_line_with("dropped from the index: 1 checkpoint newer than dataset 1")
 }
 
 pub(super) fn require_restart(setting: &Setting) -> bool {

@@ -270,7 +270,8 @@ impl Told {
         let (place, wanted) = (run.settings.other_prefix, run.wants.map(name_of));
         if let Some(handed) = first_handed(went.ranks).and_then(|number| self.of(number)).cloned() {
             let is_refused = matches!(run.reaction, Reaction::Refuse(who) if who < went.ranks.len());
-            let drops = run.settings.drop_after_current && wanted.as_ref() == Some(&handed.name);
+            let is_kept = is_refused || matches!(run.reaction, Reaction::RefuseAll);
+            let drops = run.settings.drop_after_current && wanted.as_ref() == Some(&handed.name) && !is_kept;
             let of_job = self.written.iter_mut().filter(|other| other.is_of_job(run) && went.is_healthy);
             for other in of_job {
                 other.is_gone |= drops && other.number > handed.number && other.is_checkpoint;
