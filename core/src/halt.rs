@@ -7,13 +7,15 @@ use crate::log::{Event, Record};
 use scr_comm::collective::broadcast;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
-use scr_prefix::{Begun, Halt, HaltReason, KnownEnd, PrefixError};
+use scr_prefix::{Begun, Ended, Halt, HaltReason, KnownEnd, LastRun, PrefixError};
 use std::time::Duration;
 
 /// The halt conditions of a run.
 #[derive(Debug, Default)]
 pub(crate) struct HaltConditions {
     exit_wanted: Option<String>,
+    /// The last answer to the application that has asked.
+    told: Option<String>,
     logged: bool,
 }
 
@@ -55,12 +57,29 @@ impl HaltConditions {
         self.logged = false;
         self.log(job, Halt::FINALIZED);
         if job.rank() == Rank(0) {
-            let stopped_in_time = matches!(outlook(job, 0).reason, Some(HaltReason::AllocationEnds { .. }));
-            let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), stopped_in_time);
+            let in_time =
+                outlook(job, 0).reason.filter(|why| matches!(why, HaltReason::AllocationEnds { .. }));
+            let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), in_time.is_some());
             if let Err(error) = ended {
                 job.report.error(&scr_base::describe(&error));
             }
+            let why = self.told.take().or(in_time.map(|why| why.to_string()));
+            record_end(job, why.map_or(Ended::Finished, Ended::Halted));
         }
+    }
+
+    /// The job ends as the user has asked for with `SCR_HALT_EXIT=1`.
+    pub(crate) fn exit(self, job: &Job) {
+        self.exit_wanted.into_iter().for_each(|why| record_end(job, Ended::Halted(why)));
+    }
+
+    /// Why the job should halt, for the application that asks; the same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn tell(&mut self, job: &Job) -> Result<Option<&str>, CommError> {
+        self.told = agreed(job, on_rank_0(job, 0))?;
+        Ok(self.told.as_deref())
     }
 
     /// Checks the conditions after `completed` more checkpoints, and says once why the job is to halt.
@@ -93,12 +112,12 @@ impl HaltConditions {
     }
 }
 
-/// Why the job should halt, the same on all ranks. Collective.
-///
-/// # Errors
-/// The ranks cannot talk.
-pub(crate) fn reason(job: &Job) -> Result<Option<String>, CommError> {
-    agreed(job, on_rank_0(job, 0))
+/// How the run has ended, for those who look at it.
+fn record_end(job: &Job, ended: Ended) {
+    if job.rank() == Rank(0) {
+        let recorded = LastRun::end(job.files(), &job.prefix, ended);
+        recorded.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
+    }
 }
 
 fn on_rank_0(job: &Job, completed: u64) -> Option<HaltReason> {

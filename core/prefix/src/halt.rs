@@ -5,11 +5,12 @@
 
 use super::fields::set_or_remove;
 use super::{Prefix, PrefixError};
+use scr_base::env::local_time;
 use scr_base::fs::{retried, At, Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The cure for a damaged file.
 const OF_DAMAGE: &str = "`scr halt --remove' takes the file away, and every condition with it";
@@ -112,8 +113,9 @@ impl std::fmt::Display for HaltReason {
             }
             HaltReason::ExitReason(reason) => write!(f, "the halt file gives the reason {reason}"),
             HaltReason::NoCheckpointsLeft => write!(f, "no checkpoints are left to be taken"),
-            HaltReason::ExitAfter { time } => write!(f, "the time to halt after has come: {time}"),
+            HaltReason::ExitAfter { time } => write!(f, "the time to halt after has come: {}", local(*time)),
             HaltReason::ExitBefore { time, halt_seconds } => {
+                let time = local(*time);
                 write!(f, "{halt_seconds} seconds or less are left before the time to halt before: {time}")
             }
             HaltReason::AllocationEnds { left, halt_seconds } => {
@@ -121,6 +123,12 @@ impl std::fmt::Display for HaltReason {
             }
         }
     }
+}
+
+/// A number that no calendar of this century has stays a number.
+fn local(seconds: i64) -> String {
+    let since = u32::try_from(seconds).map(|since| Duration::from_secs(since.into()));
+    since.map_or_else(|_| seconds.to_string(), |since| local_time(UNIX_EPOCH + since))
 }
 
 impl Halt {
@@ -450,6 +458,11 @@ mod tests {
 
         let after = Halt { exit_after: Some(500), ..none.clone() };
         assert_eq!((reason(&after, 499), reason(&after, 500).is_some()), (None, true));
+
+        let words = reason(&after, 500).unwrap().to_string();
+        assert!(words.contains("come: 1970-01-01T") || words.contains("come: 1969-12-31T"), "{words}");
+        let never = HaltReason::ExitAfter { time: i64::MAX };
+        assert!(never.to_string().ends_with(&i64::MAX.to_string()));
 
         let before = Halt { exit_before: Some(500), ..none.clone() };
         for halt_seconds in [None, Some(0), Some(-1)] {

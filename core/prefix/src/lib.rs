@@ -74,7 +74,7 @@ pub use ids::{Ids, PrefixId, RunId, Withdrawal, Withdrawn};
 #[cfg(test)]
 pub(crate) use ids::{MOST_BETWEEN, MOST_WITHDRAWN};
 pub use index::{FlushProgress, Index, IndexEntry};
-pub use nodes::{LastRun, Nodes};
+pub use nodes::{Ended, LastRun, Nodes};
 pub use overwritten::Overwritten;
 pub use paths::{real, Followed, Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};

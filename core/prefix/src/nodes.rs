@@ -39,6 +39,17 @@ pub struct LastRun {
     pub flush_every: u64,
     /// When its allocation ends, in seconds since the epoch, as far as it knew.
     pub end: Option<i64>,
+    /// How it has ended, unless it still runs or has died.
+    #[serde(default)]
+    pub ended: Option<Ended>,
+}
+
+/// How a run has ended that has not died.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    Finished,
+    /// By a halt condition: which one.
+    Halted(String),
 }
 
 /// The file, as it is in memory: it may have other keys.
@@ -106,6 +117,25 @@ impl LastRun {
         })
     }
 
+    /// The halt condition that has ended it.
+    pub fn halted_by(&self) -> Option<&str> {
+        match self.ended.as_ref()? {
+            Ended::Halted(why) => Some(why),
+            Ended::Finished => None,
+        }
+    }
+
+    /// Records how the last run has ended.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn end(files: &dyn Files, prefix: &Prefix, ended: Ended) -> Result<(), PrefixError> {
+        match Self::read(files, prefix)? {
+            Some(run) => Self { ended: Some(ended), ..run }.write(files, prefix).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn put(&self, tree: &mut KvTree) {
         tree.set("NODES", self.nodes.len());
         tree.set_json(RUN, self);
@@ -150,6 +180,7 @@ mod tests {
             began: 5,
             flush_every: 10,
             end: Some(9),
+            ended: None,
         }
     }
 

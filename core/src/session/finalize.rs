@@ -2,7 +2,6 @@
 
 use super::{Error, Retry, Session};
 use crate::flush::Flushes;
-use crate::halt;
 use crate::log::Figures;
 use scr_comm::collective::{all_reduce, Op};
 use scr_config::param;
@@ -20,7 +19,7 @@ impl Session {
         let _call = self.begin_call("SCR_Should_exit");
         self.expect_idle("SCR_Should_exit")?;
         self.poll(Retry::Later)?;
-        Ok(halt::reason(&self.job)?.is_some())
+        Ok(self.halt.tell(&self.job)?.is_some())
     }
 
     /// Why the application should be ended now, if the user has asked for that with `SCR_HALT_EXIT=1`.
@@ -64,6 +63,9 @@ impl Session {
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
         let flushed = self.flush_all();
+        if !matches!(flushed, Err(Error::Comm(_))) {
+            std::mem::take(&mut self.halt).exit(&self.job);
+        }
         self.report_costs();
         flushed
     }

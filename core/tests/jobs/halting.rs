@@ -3,7 +3,7 @@
 use super::world::{Application, Outcome, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
-use scr_prefix::{ChangedEnd, Halt, Prefix};
+use scr_prefix::{ChangedEnd, Ended, Halt, LastRun, Prefix};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]
@@ -194,6 +194,31 @@ fn with_halt_exit_a_job_is_to_end_at_once_where_a_condition_holds_when_it_starts
     let outcome = world.run(|application| application.session().exit_wanted().map(str::to_owned));
     outcome.all_gave(&Some("the halt file gives the reason MAINTENANCE".to_owned()));
     outcome.line_with(&["the job is to halt", "scr halt --remove"]);
+}
+
+/// `scr status` took its end for that of a job that has finished, or has died.
+#[test]
+fn a_run_that_ends_for_a_halt_condition_says_so() {
+    let ended =
+        |world: &World| LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap().ended;
+    let why = || Some(Ended::Halted("the halt file gives the reason JOB_HALTED".to_owned()));
+    for halt_exit in ["0", "1"] {
+        let world = job().set("SCR_HALT_EXIT", halt_exit);
+        world.run(|_| ());
+        assert_eq!(ended(&world), None, "it has died");
+        set(&world, |halt| halt.exit_reason = Some("JOB_HALTED".to_owned()));
+        world.run(|application| match halt_exit {
+            "0" => {
+                assert!(application.session().should_exit().unwrap());
+                application.finalize().unwrap();
+            }
+            _ => application.halt().unwrap(),
+        });
+        assert_eq!(ended(&world), why());
+        Halt::remove(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        world.run(|application| application.finalize().unwrap());
+        assert_eq!(ended(&world), Some(Ended::Finished));
+    }
 }
 
 /// The reason of the run before stayed, and `scr postrun` took it for that of a run that had died.

@@ -9,7 +9,7 @@ use crate::machine::{bad_nodes, excluded, good_nodes, process, Allocation, BadNo
 use crate::prelude::*;
 use scr_config::param::Parameter;
 use scr_core::log::{Event, Log, Record};
-use scr_prefix::{ChangedEnd, HaltDue, HaltReason, Nodes};
+use scr_prefix::{ChangedEnd, Ended, HaltDue, HaltReason, LastRun, Nodes};
 use std::io::Write;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Builder;
@@ -278,6 +278,9 @@ impl<'a> Job<'a> {
                 (how, format!(", hung for {seconds} seconds"))
             }
             Some(KillReason::Halted) => {
+                let why = HaltReason::ExitReason(Halt::HALTED.to_owned()).to_string();
+                // Only people who look at the job miss it.
+                _ = LastRun::end(&*self.facts.env.files, &self.facts.prefix, Ended::Halted(why));
                 ("was ended: the job is to halt at once".to_owned(), ", halted".to_owned())
             }
             None => (format!("ended with status {}", ended.code), String::new()),

@@ -16,7 +16,7 @@ use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, He
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::{
-    FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, Overwritten, PrefixFile, Rank2File,
+    Ended, FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, Overwritten, PrefixFile, Rank2File,
     RestartPoint, RunState,
 };
 
@@ -69,7 +69,7 @@ pub(super) enum State {
     Running,
     /// It has called `SCR_Finalize`.
     Finished,
-    /// It has called it since its allocation was about to end.
+    /// A halt condition has ended it.
     Stopped,
     /// It has not called it.
     Died,
@@ -123,7 +123,7 @@ impl Facts {
         facts.prefix = prefix.dir().display().to_string();
         facts.run = facts.known(LastRun::read(files, prefix)).flatten();
         let halt = facts.known(Halt::read(files, prefix)).flatten();
-        facts.state = state(RunState::find(files, prefix), halt.as_ref(), facts.run.is_some());
+        facts.state = state(RunState::find(files, prefix), halt.as_ref(), facts.run.as_ref());
         facts.halt = halt.as_ref().and_then(|halt| facts.halt_due(halt));
         facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
@@ -300,13 +300,15 @@ fn why_lost(files: &dyn Files, prefix: &Prefix, candidate: &Candidate) -> Option
     Some(format!("{} was given to the application to write over, for a later dataset", file.name))
 }
 
-fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {
-    match (run, halt.filter(|halt| halt.is_finalized())) {
+/// C SCR says only in the halt file that the job has finished.
+fn state(found: RunState, halt: Option<&Halt>, run: Option<&LastRun>) -> State {
+    match (found, run.and_then(|run| run.ended.as_ref())) {
         (RunState::Running, _) => State::Running,
-        (_, Some(halt)) if halt.stopped_in_time => State::Stopped,
-        (_, Some(_)) => State::Finished,
+        (_, Some(Ended::Halted(_))) => State::Stopped,
+        (_, Some(Ended::Finished)) => State::Finished,
+        (_, None) if halt.is_some_and(Halt::is_finalized) => State::Finished,
         (RunState::Unknown, None) => State::Unknown,
-        (RunState::NotRunning, None) if is_recorded => State::Died,
+        (RunState::NotRunning, None) if run.is_some() => State::Died,
         (RunState::NotRunning, None) => State::NoRun,
     }
 }

@@ -9,7 +9,7 @@ use crate::table::wrap;
 use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
 use scr_ops::{Copy, Held};
-use scr_prefix::HaltDue;
+use scr_prefix::{HaltDue, LastRun};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The text.
@@ -26,10 +26,12 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     };
     add("in prefix", in_prefix);
     let one = Vec::from_iter::<Option<String>>;
+    let reason = facts.run.as_ref().and_then(LastRun::halted_by).map(on_one_line);
     for (label, texts) in [
         ("lost with", costs(facts, judged)),
         (if facts.state.may_run() { "flushing" } else { "unfinished" }, one(flushes(facts))),
-        ("room", one(room(facts))),
+        ("reason", one(reason.clone())),
+        ("room", one(room(facts).filter(|_| reason.is_none()))),
         ("next", one(next(facts, judged))),
         ("last error", last_error(facts)),
         ("as of", vec![as_of(facts)]),
@@ -69,7 +71,7 @@ fn first_line(facts: &Facts) -> String {
         (State::Running, None) => "a job runs".to_owned(),
         (State::Running, Some(_)) => format!("{job} runs, {of}, for {time}"),
         (State::Finished, _) => format!("{job} has finished"),
-        (State::Stopped, _) => format!("{job} has stopped before its allocation ends"),
+        (State::Stopped, _) => format!("{job} was stopped by a halt condition"),
         (State::Died, _) => format!("{job} has died, {of}, begun {time} ago"),
         (State::NoRun, _) => "no job runs".to_owned(),
         (State::Unknown, _) => format!("it is not known here whether {job} runs"),
@@ -346,6 +348,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "prefix": facts.prefix,
         "time": facts.now,
         "state": facts.state,
+        "stopped_by": run.and_then(LastRun::halted_by),
         "job_id": run.map(|run| &run.job_id),
         "nodes": run.map(|run| run.nodes.len()),
         "ranks": run.map(|run| run.ranks),
@@ -496,7 +499,7 @@ mod tests {
         let died = shown(&Facts { state: State::Died, saves, ..busy() });
         assert!(died.contains("next        `scr postrun' saves ckpt.127; halt in 5 h 20 min\n"), "{died}");
         assert_eq!(first(State::Finished), "job 5132 has finished");
-        assert_eq!(first(State::Stopped), "job 5132 has stopped before its allocation ends");
+        assert_eq!(first(State::Stopped), "job 5132 was stopped by a halt condition");
         assert_eq!(first(State::NoRun), "no job runs");
         assert_eq!(first(State::Unknown), "it is not known here whether job 5132 runs");
         let none = Some(Survives::Nodes(0));

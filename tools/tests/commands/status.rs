@@ -5,7 +5,7 @@ use crate::finished_job::FinishedJob;
 use crate::installation::put_command;
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Request};
-use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix, Running, Summary};
+use scr_prefix::{DatasetDescriptor, Ended, FlushFile, Halt, Index, LastRun, Prefix, Running, Summary};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use serde_json::Value;
 use std::fs;
@@ -565,6 +565,29 @@ fn without_the_list_and_without_the_nodes_it_is_not_known_what_is_in_cache() {
         assert!(err(&ended).contains("it is not known what is in cache only"), "{}", err(&ended));
         ["n0", "n1"].iter().for_each(|node| fs::remove_file(job.path().join("lost").join(node)).unwrap());
         expect_saved(&job, &postrun(&job));
+    }
+}
+
+/// It was said to have finished, and to have died once the halt file was removed.
+#[test]
+fn a_job_that_a_halt_condition_has_stopped_is_said_to_be_stopped_and_why() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "1")]);
+    let prefix = Prefix::new(job.prefix());
+    let state = || out(&status(&job, &[])).lines().next().unwrap().split_once(": ").unwrap().1.to_owned();
+    for (ended, expected) in [
+        (Ended::Halted("no time is left".to_owned()), "job defjobid was stopped by a halt condition"),
+        (Ended::Finished, "job defjobid has finished"),
+    ] {
+        let is_halted = ended != Ended::Finished;
+        Halt::end(&RealFiles, &prefix, 0, false).unwrap();
+        LastRun::end(&RealFiles, &prefix, ended).unwrap();
+        assert_eq!(state(), expected);
+        assert!(Halt::remove(&RealFiles, &prefix).unwrap());
+        assert_eq!(state(), expected);
+        let seen = status(&job, &[]);
+        assert_eq!(out(&seen).contains("\nreason      no time is left\n"), is_halted, "{}", out(&seen));
+        let json = json_of(&status(&job, &["--json"]));
+        assert_eq!(json["stopped_by"].as_str(), is_halted.then_some("no time is left"));
     }
 }
 
