@@ -2,7 +2,7 @@
 //!
 //! | question | goal |
 //! |---|---|
-//! | which checkpoint is restarted from, in cache, in the prefix directory or of another number of ranks? | [`Goal::Restart`] |
+//! | which checkpoint is restarted from, in cache, in the prefix directory or of another number of ranks? | [`first`], [`Goal::Restart`] |
 //! | which dataset leaves a store that keeps too many? | [`Goal::Room`] |
 //! | which one makes way for a checkpoint that is fetched? | [`Goal::Way`] |
 //! | how many may a store keep, and does the newest checkpoint stay? | [`Limit`] |
@@ -227,6 +227,13 @@ pub(crate) fn fetched(listed: &[Holding], cached: &[Holding], in_prefix: bool) -
 /// are no newer than what the run has loaded.
 pub(crate) fn is_spare(is_saved: bool, seq: Option<Seq>, loaded: Option<Seq>) -> bool {
     is_saved && seq <= loaded
+}
+
+/// The checkpoint that a run takes when it begins. If the ranks read `in_prefix`, what is not there is flushed before.
+pub fn first(all: &[Holding], in_prefix: bool) -> Option<Holding> {
+    let gets_there = |held: &&Holding| !in_prefix || held.prefix.has_files() || held.is_unflushed();
+    let all: Vec<_> = all.iter().filter(gets_there).copied().collect();
+    next(&all, Goal::Restart { in_prefix: false })
 }
 
 /// The dataset that serves a goal, if any does.

@@ -1,7 +1,8 @@
 //! Every state of three datasets, newer and older, and each goal: what is chosen keeps the promises.
 
 use super::{
-    due, due_of_others, fetched, is_spare, next, waits, Goal, Holding, InPrefix, Lies, Limit, Standing, When,
+    due, due_of_others, fetched, first, is_spare, next, waits, Goal, Holding, InPrefix, Lies, Limit,
+    Standing, When,
 };
 use scr_prefix::Seq;
 use scr_test_kit::promises::{Fate, Promise, Restart, Says, View};
@@ -116,6 +117,22 @@ fn nobody_restarts_from_what_was_refused_or_has_lost_its_files() {
                 all.iter().filter(|held| held.seq > taken.seq && (!in_prefix || held.prefix.has_files()));
             assert!(newer.clone().all(|held| !held.is_wanted()), "{all:?}");
             assert!(taken.is_wanted() || newer.clone().all(|held| !held.is_restartable()), "{all:?}");
+        }
+    });
+}
+
+/// `scr status` asks before the flushes of the run that begins.
+#[test]
+fn a_run_that_begins_takes_what_it_takes_once_all_that_is_due_is_flushed() {
+    each_three(|all| {
+        let due = due(all, When::Begin(&|_| true));
+        let flushed = |held: &Holding| match due.contains(&held.id) {
+            true => Holding { prefix: InPrefix::Files, ..*held },
+            false => *held,
+        };
+        for (in_prefix, then) in [(false, all.to_vec()), (true, all.iter().map(flushed).collect())] {
+            let taken = next(&then, Goal::Restart { in_prefix }).map(|held| held.id);
+            assert_eq!(first(all, in_prefix).map(|held| held.id), taken, "{all:?}");
         }
     });
 }

@@ -563,6 +563,12 @@ fn next_there(job: &Job, cache: &Cache, there: &[Candidate], is_left: impl Fn(Se
     there.iter().position(|candidate| candidate.seq == next)
 }
 
+/// The checkpoint in cache that a run restarts from that begins, and has flushed nothing yet.
+pub(crate) fn first_cached<'c>(job: &Job, cache: &'c Cache) -> Option<&'c CachedDataset> {
+    let in_prefix = job.params.get(&param::GLOBAL_RESTART);
+    cache.dataset(holdings::first(&cache.holdings(), in_prefix)?.id)
+}
+
 /// The newest checkpoint in cache that a run can restart from.
 pub(crate) fn newest_cached<'c>(
     job: &Job,

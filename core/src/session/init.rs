@@ -26,7 +26,7 @@ use crate::rebuild::{self, Rebuild, Restored};
 use crate::redundancy::background::Background;
 use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
+use crate::restart::{compare_flushed, first_cached, newest_cached, PrefixState, Restart};
 use crate::typed::broadcast_value;
 use scr_base::env::Env;
 use scr_base::fs::Durability;
@@ -232,7 +232,7 @@ impl Session {
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.offer_none_refused(&in_prefix);
         std::mem::take(&mut found.not_tried).into_iter().for_each(|name| self.restart.add_unread(name));
-        let newest = newest_cached(&self.job, &self.cache, |_| true).map(CachedDataset::seq);
+        let newest = first_cached(&self.job, &self.cache).map(CachedDataset::seq);
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
         if !purge {
@@ -258,7 +258,7 @@ impl Session {
         self.find_what_survives()?;
         self.cache.list(&self.job, News::Begun(left));
         self.cache.measure_newest(&self.job)?;
-        let how = match newest_cached(&self.job, &self.cache, |_| true) {
+        let how = match first_cached(&self.job, &self.cache) {
             Some(newest) => {
                 format!("succeeded for checkpoint {}", newest.record.dataset.checkpoint_id.unwrap_or(0))
             }

@@ -5,7 +5,7 @@ use super::render::name;
 use crate::output::count;
 use scr_comm::placement::Survives;
 use scr_config::descriptor::protects;
-use scr_core::holdings::{self, Goal};
+use scr_core::holdings;
 use scr_ops::{Copy, Held};
 use serde::{Serialize, Serializer};
 
@@ -143,7 +143,7 @@ fn newest(facts: &Facts, is_left: impl Fn(&Held) -> bool) -> Option<&Held> {
     // If a checkpoint has two copies, the one in the prefix directory outlives the other.
     let left: Vec<_> = cached.chain(&facts.saved).collect();
     let holdings: Vec<_> = left.iter().map(|checkpoint| checkpoint.holding()).collect();
-    let next = holdings::next(&holdings, Goal::Restart { in_prefix: facts.reads_in_prefix })?;
+    let next = holdings::first(&holdings, facts.reads_in_prefix)?;
     left.into_iter().rfind(|checkpoint| checkpoint.holding() == next)
 }
 

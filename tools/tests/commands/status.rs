@@ -222,10 +222,6 @@ fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
     let newer = "a job in this allocation, which has the newer `ckpt.1' in cache, restarts from that one";
     assert!(code(&named) == 0 && err(&named).contains(newer), "{}", err(&named));
     Index::update(&RealFiles, &prefix, |index| _ = index.drop_id(0)).unwrap();
-
-    let global = command(&job, &[job.prefix().to_str().unwrap()]).env("SCR_GLOBAL_RESTART", "1").output();
-    let protection = line(&global.unwrap(), "protected");
-    assert_eq!(protection, "against nothing: there is no checkpoint", "it is not in the prefix directory");
 }
 
 /// The nodes that had recorded it were away, and the others offered it.
@@ -566,6 +562,18 @@ fn without_the_list_and_without_the_nodes_it_is_not_known_what_is_in_cache() {
         ["n0", "n1"].iter().for_each(|node| fs::remove_file(job.path().join("lost").join(node)).unwrap());
         expect_saved(&job, &postrun(&job));
     }
+}
+
+/// It was called lost, or one in the prefix directory was named, though a run flushes it first and restarts from it.
+#[test]
+fn where_ranks_read_in_the_prefix_directory_a_run_restarts_from_what_it_flushes_first() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let seen = command(&job, &[]).env("SCR_GLOBAL_RESTART", "1").arg(job.prefix()).output().unwrap();
+    assert_eq!(line(&seen, "protected"), "against the loss of any 1 of 2 nodes (XOR)");
+    assert_eq!(line(&seen, "lost with"), "1 node: nothing more, back to ckpt.1");
+    fs::write(job.path().join("lost/n1"), "").unwrap();
+    let seen = command(&job, &[]).env("SCR_GLOBAL_RESTART", "1").arg(job.prefix()).output().unwrap();
+    assert_eq!(line(&seen, "lost with"), "1 node or more: all work, as no checkpoint is left");
 }
 
 /// It was said to have finished, and to have died once the halt file was removed.
