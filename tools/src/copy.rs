@@ -132,7 +132,7 @@ fn warnings(id: u64, caches: &[String], copied: &Copied) -> Vec<String> {
         part.wrong.iter().map(|why| format!("the part of rank {} counts as lost: {why}", part.rank))
     });
     let mut lines: Vec<String> = copied.passed_over.iter().cloned().chain(wrong).collect();
-    if copied.dataset.is_none() {
+    if copied.dataset.is_none() && lines.is_empty() {
         let caches = caches.join(", ");
         lines.push(format!(
             "there is nothing of dataset {id} in {caches}; `scr flush-file' shows the datasets of the allocation, and --cache \

@@ -12,6 +12,7 @@ use crate::run::{JobContext, PlacedJob};
 use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, Inventory};
 use scr_prefix::DatasetDescriptor;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Which nodes to ask.
 #[derive(Args)]
@@ -49,8 +50,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::after(&args.place.job(), named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
-    let Answers { nodes, inventories, silent } = of_nodes(args, &job)?;
-    let found = inspect(inventories, &environment::plugin_host(&job.env));
+    let (nodes, Answers { inventories, silent }) = of_nodes(args, &job)?;
+    let found = inspect(inventories.into_values().collect(), &environment::plugin_host(&job.env));
     if args.from.is_some() {
         return print_ids(&found);
     }
@@ -83,19 +84,19 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
 }
 
 /// What nodes have said.
-struct Answers {
-    /// Those that were asked.
-    nodes: Vec<String>,
-    inventories: Vec<Inventory>,
-    /// Those that have not said what they have, and why.
-    silent: Vec<(String, String)>,
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Those that have answered.
+    pub(crate) inventories: BTreeMap<String, Inventory>,
+    /// Those of which it is not known what they have, or not all of it, and why.
+    pub(crate) silent: Vec<(String, String)>,
 }
 
 /// One of the nodes that have not said what they have, and why.
 pub(crate) fn first_silent(silent: &[(String, String)]) -> Option<String> {
     let ((node, why), others) = silent.split_first()?;
     let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-    Some(format!("{node}{others} did not answer: {why}"))
+    Some(format!("{node}{others} {why}"))
 }
 
 /// The same for programs.
@@ -103,8 +104,8 @@ pub(crate) fn silent_json(silent: &[(String, String)]) -> Value {
     silent.iter().map(|(node, why)| json!({ "node": node, "why": why })).collect()
 }
 
-/// Asks the nodes of the job.
-fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Answers> {
+/// Asks the nodes of the job, and names them.
+fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Answers)> {
     let allocation = &job.allocation;
     let nodes = match args.up.is_some() || args.jobset.is_some() {
         true => allocation.nodes.clone(),
@@ -115,25 +116,18 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Answers> {
         down = own_names(down, "--down", allocation);
     }
     let nodes: Vec<_> = nodes.into_iter().filter(|node| hostlist::find(node, &down).is_none()).collect();
-    let (mut inventories, mut silent) = (Vec::new(), Vec::new());
-    for (node, answer) in nodes.iter().zip(ask(allocation, &nodes, &args.cache, TIMEOUT)?) {
-        match answer {
-            Ok(inventory) => {
-                inventory.unread.iter().for_each(|line| warn(format_args!("node {node}: {line}")));
-                silent.extend(inventory.unread.first().map(|why| (node.clone(), why.clone())));
-                inventories.push(inventory);
-            }
-            Err(why) if allocation.is_here_alone() => bail!("{why}"),
-            Err(why) => {
-                warn(format_args!("it is not known what node {node} has: {why}"));
-                silent.push((node.clone(), why));
-            }
-        }
+    let answers = ask(allocation, &nodes, &args.cache, TIMEOUT)?;
+    for (node, inventory) in &answers.inventories {
+        inventory.unread.iter().for_each(|line| warn(format_args!("node {node}: {line}")));
     }
-    Ok(Answers { nodes, inventories, silent })
+    for (node, why) in answers.silent.iter().filter(|(node, _)| !answers.inventories.contains_key(node)) {
+        ensure!(!allocation.is_here_alone(), "{why}");
+        warn(format_args!("it is not known what node {node} has: it {why}"));
+    }
+    Ok((nodes, answers))
 }
 
-/// Asks nodes for their inventories. Each gives its own, or the reason why it has not answered.
+/// Asks nodes for their inventories.
 ///
 /// # Errors
 /// No node can be asked.
@@ -142,15 +136,28 @@ pub(crate) fn ask(
     nodes: &[String],
     caches: &[PathBuf],
     limit: Duration,
-) -> Result<Vec<Result<Inventory, String>>> {
+) -> Result<Answers> {
     let mut command = command_here(&["inspect", "--node", "--prefix", &allocation.prefix])?;
     for cache in caches {
         let cache = cache.to_str().context("the name of a cache directory is not UTF-8")?;
         command.extend(["--cache".to_owned(), cache.to_owned()]);
     }
-    let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
-    let inventory = |answer: Result<Finished>| answer.map_err(|error| format!("{error:#}"))?.answer();
-    Ok(answers.into_iter().map(inventory).collect())
+    let mut answers = Answers::default();
+    let inventory = |answer: Result<Finished>| -> Result<Inventory, String> {
+        answer.map_err(|error| format!("{error:#}"))?.answer()
+    };
+    for (node, answer) in nodes.iter().zip(allocation.on_nodes().run(nodes, &command, Limit::Total(limit))) {
+        let why = match inventory(answer) {
+            Ok(found) => {
+                let why = found.unread.first().map(|why| format!("could not read all: {why}"));
+                answers.inventories.insert(node.clone(), found);
+                why
+            }
+            Err(why) => Some(format!("did not answer: {why}")),
+        };
+        answers.silent.extend(why.map(|why| (node.clone(), why)));
+    }
+    Ok(answers)
 }
 
 /// What is said of a dataset.
@@ -177,8 +184,8 @@ impl Row {
             lost: Some(found.lost.clone()),
             local: found.kept.is_local,
             recoverable: found.is_whole(),
-            known: silent.is_none(),
-            why: silent.or_else(|| found.kept.damage.clone()),
+            known: silent.is_none() && found.unknown.is_none(),
+            why: silent.or_else(|| found.unknown.clone()).or_else(|| found.kept.damage.clone()),
             ..Self::unknown(&found.dataset, None)
         }
     }

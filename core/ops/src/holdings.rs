@@ -129,6 +129,7 @@ fn copy(entry: &FlushEntry, found: Option<Found<'_>>) -> Copy {
     let lost = match found.of(entry.id) {
         Some(seen) if seen.is_refused => return Copy::Refused,
         Some(seen) if seen.is_whole() => return Copy::Whole,
+        Some(Inspected { unknown: Some(why), .. }) => return Copy::Unknown(why.clone()),
         Some(seen) => seen.kept.damage.clone().unwrap_or_default(),
         None if !is_ours(&found) => return Copy::None,
         None if entry.in_cache.bypass => return recorded(),

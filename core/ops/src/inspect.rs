@@ -71,12 +71,14 @@ pub struct Inspected {
     pub lost: Vec<u32>,
     /// Whether the application could not restart from it.
     pub is_refused: bool,
+    /// Why nobody can say whether it can be made whole: its scheme is not at hand.
+    pub unknown: Option<String>,
 }
 
 impl Inspected {
     /// Whether it can be made whole.
     pub fn is_whole(&self) -> bool {
-        self.kept.damage.is_none()
+        self.kept.damage.is_none() && self.unknown.is_none()
     }
 }
 
@@ -114,11 +116,16 @@ impl Inventory {
                             why => inventory.add(files, &part, &map, why.is_some()),
                         },
                         Err(UnusablePart::Fs(error)) => inventory.unread.push(scr_base::describe(&error)),
-                        Err(_) => {}
+                        Err(UnusablePart::OtherRelease(form)) => inventory.unread.push(format!(
+                            "the files of dataset {id} were written by another release of scr ({form}): save them by that \
+                             release's `scr postrun'"
+                        )),
+                        Err(UnusablePart::Useless(_)) => {}
                     }
                 }
             }
         }
+        inventory.unread.dedup();
         Ok(inventory)
     }
 
@@ -210,6 +217,7 @@ impl Dataset {
             losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
         let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
         let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
+        let mut unknown = None;
         let beyond_repair = if state.is_unfinished(any.ranks()) {
             Some("it was never complete, and the next run removes it".to_owned())
         } else if state.refused {
@@ -219,10 +227,15 @@ impl Dataset {
         } else {
             let wrong = found.iter().filter(|found| found.is_wrong && losses.contains_key(&found.rank));
             let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
-            why_beyond_repair(scan, &losses, plugins).map(|why| format!("{why}{}", found_wrong(&wrong)))
+            let why = why_beyond_repair(scan, &losses, plugins).unwrap_or_else(|error| {
+                let (name, error) = (&any.protection.scheme, scr_base::describe(&error));
+                unknown = Some(format!("the plugin of the scheme {name} cannot be loaded: {error}"));
+                None
+            });
+            why.map(|why| format!("{why}{}", found_wrong(&wrong)))
         };
         let bypass = any.protection.bypass;
-        let is_whole = beyond_repair.is_none();
+        let is_whole = beyond_repair.is_none() && unknown.is_none();
         Some(Inspected {
             dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset.clone() },
             kept: InCache {
@@ -235,6 +248,7 @@ impl Dataset {
             },
             lost: lost.iter().map(|rank| rank.0).collect(),
             is_refused: state.refused,
+            unknown,
         })
     }
 }
@@ -251,23 +265,24 @@ fn joined<'r>(ranks: impl IntoIterator<Item = &'r Rank>) -> String {
     ranks.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &PluginHost) -> Option<String> {
+/// # Errors
+/// Its scheme cannot be asked.
+fn why_beyond_repair(
+    scan: &Scan,
+    losses: &BTreeMap<Rank, Lost>,
+    plugins: &PluginHost,
+) -> Result<Option<String>, PluginLoadError> {
     let protection = &scan.any.protection;
     if protection.bypass {
-        return Some("its files in the prefix directory are not as they were written".to_owned());
+        return Ok(Some("its files in the prefix directory are not as they were written".to_owned()));
     }
     let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
     if let Some(unknown) = losses.keys().find(|rank| sets.iter().all(|set| !set.contains(rank))) {
-        return Some(format!("no node knows anything of the part of rank {unknown}"));
+        return Ok(Some(format!("no node knows anything of the part of rank {unknown}")));
     }
-    let name = &protection.scheme;
-    let cannot_be_used = |error| format!("the scheme {name} cannot be used: {}", scr_base::describe(&error));
-    let scheme = match load(scan, plugins) {
-        Ok(scheme) => scheme,
-        Err(error) => return Some(cannot_be_used(error)),
-    };
+    let (name, scheme) = (&protection.scheme, load(scan, plugins)?);
     let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();
-    sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
+    Ok(sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
         let is_local = all.has_local(set);
         let is_missing = |member: &&Rank| match losses.get(member) {
             Some(Lost::Data) => true,
@@ -279,7 +294,7 @@ fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &Plugi
             true => format!("{lost} before it was protected"),
             false => format!("{lost}, and {name} does not survive that"),
         }
-    })
+    }))
 }
 
 /// How many nodes may be lost besides. `None` if the scheme cannot be asked.

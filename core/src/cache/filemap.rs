@@ -29,6 +29,8 @@ pub struct Filemap {
     pub wrong_bytes: Option<Lost>,
     /// Whether a record was damaged, other than cut short at the end.
     pub damaged: bool,
+    /// The form of it, if another release wrote it and its part may be whole. Nothing else is known of that, and it stays.
+    pub other_release: Option<String>,
     /// Bytes up to the end of the last record that can be read.
     pub(crate) valid_len: u64,
 }
@@ -240,6 +242,8 @@ impl Filemap {
     pub fn parse(bytes: &[u8]) -> Self {
         let mut map = Self::default();
         let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
+            let version = bytes.strip_prefix(&MAGIC[..MAGIC.len() - 1]).and_then(<[u8]>::first);
+            map.other_release = version.map(|found| format!("format {found}, this one reads {VERSION}"));
             map.damaged = true;
             return map;
         };
@@ -250,6 +254,11 @@ impl Filemap {
                     let taken = KvTree::unpack(payload).ok().and_then(|tree| map.take_in(&tree));
                     if taken.is_none() {
                         map.damaged = true;
+                        // The record is as it was written, and this release does not know it.
+                        if map.state < PartState::Prepared {
+                            map.record = None;
+                            map.other_release = Some(format!("format {VERSION}, with other records"));
+                        }
                         break;
                     }
                     rest = after;

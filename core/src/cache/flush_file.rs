@@ -12,21 +12,22 @@ use std::collections::BTreeSet;
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
     /// about to repeat work. `seen` are the ids of which any node has something, `of_twins` those that belong to the other one of
-    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. Those
-    /// that are `known` the index has whole, or nobody wants. Rank 0 knows whether there is one, and gives why the run cannot restart from it.
+    /// two copies of the prefix directory, and `of_other_release` those that this release cannot read, which has been said, and `newest` the place of what would be restarted from. Those
+    /// that are `known` the index has whole, or nobody wants. Rank 0 knows whether there is one.
     pub(crate) fn report_missing(
         &self,
         job: &Job,
         file: Option<&FlushFile>,
         seen: &[u64],
-        of_twins: &[u64],
+        (of_twins, of_other_release): (&[u64], &[u64]),
         newest: Seq,
         is_known: &dyn Fn(&FlushEntry) -> bool,
-    ) -> Option<&'static str> {
+    ) -> Option<Missing> {
+        let why = |why: &str| Some(Err(why.to_owned()));
         if job.rank() != Rank(0) {
             return None;
         }
-        let Some(file) = file else { return Some("flush.scr, which lists those in cache only, is damaged") };
+        let Some(file) = file else { return why("flush.scr, which lists those in cache only, is damaged") };
         let is_missing = |entry: &FlushEntry| {
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
             only_cached
@@ -51,13 +52,16 @@ impl Cache {
                  checkpoint, which was never completed. `scr index --drop {name}' forgets it",
                 lost.id
             ));
-            return Some("the newest one has left the cache for one that was never completed");
+            return why("the newest one has left the cache for one that was never completed");
         }
         let missing = missing?;
         if of_twins.contains(&missing.id) {
-            return Some("the one in cache belongs to another prefix directory with the id of this one");
+            return why("the one in cache belongs to another prefix directory with the id of this one");
         }
-        Some(self.report_in_cache_only(job, &missing))
+        if of_other_release.contains(&missing.id) && other_allocation(job, &missing).is_none() {
+            return Some(Ok(missing.name_text()));
+        }
+        why(self.report_in_cache_only(job, &missing))
     }
 
     /// Says where a checkpoint is that this run does not see, and what to do. Gives why the run cannot restart from it.
@@ -205,6 +209,10 @@ impl Cache {
         flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
     }
 }
+
+/// A checkpoint in cache only that a run does not find there, though it is newer than what it finds: its name, if another release
+/// of scr wrote it, or else why the run cannot restart from it.
+type Missing = Result<String, String>;
 
 /// What has happened that the datasets in cache do not say.
 #[derive(Clone, Copy)]

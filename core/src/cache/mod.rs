@@ -219,8 +219,10 @@ impl Cache {
     /// It cannot be made.
     pub(crate) fn place_for(&self, job: &Job, record: &RankRecord) -> Result<PartDir, FsError> {
         let part = self.part_of(record);
-        let is_of_other =
-            |map: Filemap| map.record.is_some_and(|other| Owner::in_job(&other, job) != Owner::This);
+        let is_of_other = |map: Filemap| {
+            map.other_release.is_some()
+                || map.record.is_some_and(|other| Owner::in_job(&other, job) != Owner::This)
+        };
         if !Filemap::read(job.files(), &part).is_ok_and(is_of_other) {
             return Ok(part);
         }

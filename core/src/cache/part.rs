@@ -58,6 +58,11 @@ impl PartDir {
         self.rank == record.rank && folder.is_some_and(|name| *name == *dataset_name(record.cache_id))
     }
 
+    /// The number of that.
+    pub(crate) fn id(&self) -> Option<u64> {
+        dataset_id(Path::new(self.dataset.file_name()?))
+    }
+
     /// The dataset's folder.
     pub(crate) fn dataset(&self) -> &Path {
         &self.dataset

@@ -27,12 +27,12 @@ use crate::cache::verify::{PartFiles, Verified};
 use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
-use crate::typed::first_value;
+use crate::typed::{first_value, route_values};
 use parts::LocalPart;
 pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, any, barrier, Op};
-use scr_comm::{Comm, CommError};
+use scr_comm::{Comm, CommError, Rank};
 use scr_config::param::{self, Origin};
 use scr_prefix::{DatasetDescriptor, Seq};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +64,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) seen: Vec<u64>,
     /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
     pub(crate) of_twins: Vec<u64>,
+    /// The numbers of those that another release of scr wrote; on rank 0 only.
+    pub(crate) of_other_release: Vec<u64>,
     /// The checkpoints of which nothing is known to be lost, and that could not be brought back; the same on all ranks.
     pub(crate) not_tried: Vec<String>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
@@ -158,13 +160,18 @@ pub(crate) fn all(
     let job = on.job;
     let scan = parts::scan(job, on.cache)?;
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
-    let Sorted { mut ours, damaged, replaced, of_twins, of_others, borrowed } = sort(job, scan.parts)?;
+    let sorted = sort(job, scan.parts)?;
+    let Sorted { mut ours, damaged, replaced, of_twins, of_others, of_other_release, borrowed } = sorted;
     // This run finds out by itself what it reads there.
     borrowed.iter().for_each(|part| part.remove_unless_held(job));
     let dropped = ours.extract_if(.., |part| part.dataset().as_ref().is_some_and(&is_dropped));
     dropped.for_each(|part| part.remove_unless_held(job));
     report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
+    let of_other_release = of_other_release.iter().filter_map(|part| Some((Rank(0), part.part.id()?)));
+    let of_other_release: Vec<_> = of_other_release.collect();
+    found.of_other_release =
+        route_values(&*job.comm, &of_other_release)?.into_iter().map(|(_, id)| id).collect();
     if !on.is_shared {
         found.stale.extend(replaced.iter().map(LocalPart::stale));
     }
@@ -277,6 +284,8 @@ struct Sorted {
     of_twins: Vec<LocalPart>,
     /// They belong to another one.
     of_others: Vec<LocalPart>,
+    /// Another release of scr wrote them. Whose they are is not known.
+    of_other_release: Vec<LocalPart>,
     /// With these a run has read in the prefix directory what another number of ranks wrote.
     borrowed: Vec<LocalPart>,
 }
@@ -292,6 +301,7 @@ fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
             Some(Owner::Predecessor) => sorted.replaced.push(part),
             Some(Owner::Twin) => sorted.of_twins.push(part),
             Some(Owner::Other) => sorted.of_others.push(part),
+            None if part.map.other_release.is_some() => sorted.of_other_release.push(part),
             None => sorted.damaged.push(part),
         }
     }

@@ -82,14 +82,18 @@ fn read(job: &Job, cache: &Cache, (store, folder, id, owner): Dealt) -> Option<L
     let part = PartDir::new(&folder, id, owner);
     // It is listed, so an answer that it is not there counts if it is given twice.
     let map = Filemap::read(job.files(), &part).or_else(|_| Filemap::read(job.files(), &part));
+    let path = part.filemap();
     let flaw = match &map {
         Err(error) => Some(scr_base::describe(error)),
-        Ok(map) if map.damaged => {
-            let path = part.filemap().display().to_string();
-            let cure = "whose `scr postrun' can save it until this job has completed a newer checkpoint";
-            Some(format!("{path} is damaged, or another release of scr wrote it, {cure}"))
+        Ok(Filemap { other_release: Some(form), .. }) => {
+            job.report.error_here(&format!(
+                "{} was written by another release of scr ({form}): what it records stays, and that release's `scr postrun' \
+                 saves it",
+                path.display()
+            ));
+            None
         }
-        Ok(_) => None,
+        Ok(map) => map.damaged.then(|| format!("{} is damaged", path.display())),
     };
     if let Some(flaw) = flaw {
         job.report.error_here(&format!("{flaw}: what it records counts as lost"));

@@ -138,6 +138,9 @@ pub fn read_own(
     prefix_id: Option<&PrefixId>,
 ) -> Result<Filemap, UnusablePart> {
     let mut map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
+    if let Some(form) = map.other_release {
+        return Err(UnusablePart::OtherRelease(form));
+    }
     let record = map.record.as_ref().ok_or_else(never_complete)?;
     let other = String::from_utf8_lossy(&record.prefix);
     let why = match Owner::of(record, files, prefix, prefix_id) {
@@ -170,6 +173,9 @@ pub enum UnusablePart {
     Fs(#[from] FsError),
     #[error("{0}")]
     Useless(String),
+    /// In this form.
+    #[error("it was written by another release of scr ({0}), whose `scr postrun' saves it")]
+    OtherRelease(String),
 }
 
 /// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have

@@ -27,11 +27,11 @@ use crate::redundancy::background::Background;
 use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, first_cached, newest_cached, PrefixState, Restart};
-use crate::typed::broadcast_value;
+use crate::typed::{broadcast_value, first_value};
 use scr_base::env::Env;
 use scr_base::fs::Durability;
 use scr_base::message::Reporter;
-use scr_comm::collective::{any, broadcast};
+use scr_comm::collective::any;
 use scr_comm::placement::Survives;
 use scr_comm::watched::Watched;
 use scr_comm::{Comm, CommError, Rank};
@@ -238,10 +238,14 @@ impl Session {
         if !purge {
             let (seen, twins, listed) = (&found.seen, &found.of_twins, in_prefix.flush.as_ref());
             let is_known = &|entry: &FlushEntry| is_saved(entry) || in_prefix.withdrawn(entry).is_some();
-            let missing = self.cache.report_missing(&self.job, listed, seen, twins, newest, is_known);
-            let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
-            if newest == Seq::default() && !why.is_empty() {
-                starts_without(&self.job, &String::from_utf8_lossy(&why), "", &in_prefix.listed_names())?;
+            let strange = (&**twins, &*found.of_other_release);
+            let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
+            match first_value(&*self.job.comm, missing.as_ref())? {
+                Some(Ok(name)) => self.restart.add_unread(name),
+                Some(Err(why)) if newest == Seq::default() => {
+                    starts_without(&self.job, &why, "", &in_prefix.listed_names())?;
+                }
+                _ => (),
             }
         }
         self.cache.forget_in_place(&self.job);
@@ -395,13 +399,9 @@ fn expect_prefix(job: &Job) -> Result<(), Error> {
 /// # Errors
 /// There is such a place.
 pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error> {
-    let (which, drop) = match unread.first() {
-        Some(first) => {
-            (format!("{} could not be brought back", unread.join(", ")), format!("drop it ({DROP} {first})"))
-        }
-        None => {
-            ("not all that may be a checkpoint could be read".to_owned(), format!("drop it ({DROP} NAME)"))
-        }
+    let which = match unread {
+        [] => "not all that may be a checkpoint could be read".to_owned(),
+        _ => format!("{} could not be brought back", unread.join(", ")),
     };
     let why = job.files().unread();
     let is_known = !unread.is_empty() && job.rank() == Rank(0);
@@ -409,13 +409,12 @@ pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error>
         let colon = if why.is_empty() { "" } else { ": " };
         Err(format!(
             "{why}{colon}{which}, and there is no other checkpoint to restart from; start the job again once it \
-             can be read; to begin without it, {drop}, or start once with SCR_CACHE_PURGE=1 if it is in cache"
+             can be read; to begin without it, start in another prefix directory, or once with SCR_CACHE_PURGE=1 if it is in \
+             cache"
         ))
     });
     job.agree(own).map_err(|error| error.doing("finding the checkpoint to restart from"))
 }
-
-const DROP: &str = "scr index --drop";
 
 /// Registers this job in the prefix directory. Another one that may run there at the same time is warned of: its flushes under way
 /// look as if it had died, and of two datasets of one name one is lost. Returns whether the other one is of the same allocation,

@@ -51,7 +51,7 @@ fn a_run_begins_only_with_the_checkpoint_that_one_error_hides_and_not_at_all_whi
         files.fail_from(1, Failure::Number(ESHUTDOWN));
         world.files = Arc::new(files.clone());
         let why = refused(&world);
-        assert!(["ckpt.2", "ckpt.1", "scr index --drop"].iter().all(|word| why.contains(word)), "{why}");
+        assert!(["ckpt.2", "ckpt.1", "another prefix"].iter().all(|word| why.contains(word)), "{why}");
         files.fail_once(files.mutations() + 1, Failure::Number(ESHUTDOWN));
         world.run(|application| application.restart(some)).all_gave(&Some(2));
         // The way out: without them there is nothing that could not be read.
@@ -106,6 +106,40 @@ fn a_cache_that_cannot_be_read_is_not_empty() {
         world.files = Arc::new(RealFiles);
         world.run(|application| application.restart(some)).all_gave(&Some(1));
     }
+}
+
+/// It counted as lost, the run began from nothing, and its second checkpoint took the place of this one.
+#[test]
+fn what_another_release_has_left_in_cache_stays_and_no_run_begins_without_it() {
+    let other_release = |world: &World| {
+        world.run(|application| application.checkpoint(3, some).unwrap());
+        let file = |rank: u32| {
+            world
+                .node(&format!("n{rank}"))
+                .join(format!("user1/scr.defjobid/scr.dataset.1/.scr/filemap_{rank}"))
+        };
+        (0..4).map(file).for_each(|map| {
+            let mut bytes = std::fs::read(&map).unwrap();
+            bytes[7] = 9;
+            std::fs::write(map, bytes).unwrap();
+        });
+        (0..4).map(file).collect::<Vec<_>>()
+    };
+    let world = World::new(4, 4).set("SCR_CACHE_SIZE", "1");
+    let maps = other_release(&world);
+    let why = refused(&world);
+    assert!(why.contains("ckpt.3") && !why.contains("--drop"), "{why}");
+    // Who begins without it takes nothing away either.
+    let world = world.set("SCR_CACHE_PURGE", "1");
+    let outcome =
+        world.run(|application| (4..=6).for_each(|step| application.checkpoint(step, some).unwrap()));
+    assert!(!outcome.has_line_with("counts as lost"));
+    assert!(maps.iter().all(|map| map.exists()));
+    let world = world.set("SCR_CACHE_PURGE", "0");
+    let outcome = world.run(|application| application.restart(some));
+    outcome.line_with(&["ERROR", "written by another release of scr (format 9, this one reads 2)", "stays"]);
+    outcome.all_gave(&Some(6));
+    assert!(maps.iter().all(|map| map.exists()));
 }
 
 /// For want of open files or of memory its parts counted as lost, and were removed once there was a newer checkpoint.

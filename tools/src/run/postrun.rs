@@ -4,7 +4,7 @@
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
 use super::{are_configured, AroundArgs, JobContext};
-use crate::inspect::ask;
+use crate::inspect::{ask, first_silent};
 use crate::machine::{
     answering, asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit,
 };
@@ -64,9 +64,9 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
         return Ok(PostrunOutcome { is_safe: true, found_nothing: None });
     }
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
-    let found = may_lack.then(|| scavenge.look());
+    let (found, silent) = if may_lack { scavenge.look() } else { Default::default() };
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
-    let found = found.as_deref().map(|datasets| Found { datasets, user, job_id, silent: None });
+    let found = may_lack.then_some(Found { datasets: &found, user, job_id, silent: None });
     let flush = FlushFile::read_undamaged(&*env.files, &prefix)?;
     prefix.take_notes().iter().for_each(warn);
     // A damaged index is replaced by a new one.
@@ -76,13 +76,15 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
         warn(format_args!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
-    let is_known = !is_list_lost(&*env.files, &prefix) || !scavenge.nodes().is_empty();
-    if !is_known {
+    let no_answer = || scavenge.nodes().is_empty().then(|| "no node answers".to_owned());
+    let silent = if is_list_lost(&*env.files, &prefix) { silent.or_else(no_answer) } else { None };
+    if let Some(silent) = &silent {
         warn(format_args!(
-            "{} is lost, and no node answers: it is not known what is in cache only; try again as long as the nodes are there",
+            "{} is lost, and {silent}: it is not known what is in cache only; try again as long as the nodes are there",
             prefix.flush_file().display()
         ));
     }
+    let is_known = silent.is_none();
     let is_safe = saving.carry_out(|dataset, plan| {
         match plan {
             Plan::PassedOver => warn(passed_over(dataset)),
@@ -143,11 +145,13 @@ impl Scavenge<'_> {
         })
     }
 
-    /// Finds what the nodes have: a job that had no room in the prefix directory could not write it to the flush file. A node
-    /// that does not answer has nothing.
-    fn look(&self) -> Vec<Inspected> {
-        let answers = ask(self.allocation, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
-        inspect(answers.into_iter().flatten().collect(), &environment::plugin_host(self.env))
+    /// Finds what the nodes have, and which one has something that could not be read: a job that had no room in the prefix
+    /// directory could not write it to the flush file. A node that does not answer has nothing.
+    fn look(&self) -> (Vec<Inspected>, Option<String>) {
+        let mut answers = ask(self.allocation, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
+        answers.silent.retain(|(node, _)| answers.inventories.contains_key(node));
+        let (inventories, silent) = (answers.inventories.into_values().collect(), answers.silent);
+        (inspect(inventories, &environment::plugin_host(self.env)), first_silent(&silent))
     }
 
     /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were
@@ -196,7 +200,13 @@ impl Scavenge<'_> {
                     index.is_ok_and(|index| index.others_named(&dataset.name, dataset.id).is_empty());
                 let cure = "; if it is lost for good, `scr index --drop' with its name forgets it";
                 let cure = if is_free { cure } else { "" };
-                warn(format_args!("{label} could not be saved: {error:#}{cure}"));
+                let (found, silent) = self.look();
+                let why = match (found.into_iter().find(|found| found.dataset.id == dataset.id), silent) {
+                    (Some(Inspected { unknown: Some(why), .. }), _) | (None, Some(why)) => why,
+                    (Some(_), Some(silent)) => format!("{error:#}; {silent}"),
+                    (_, None) => format!("{error:#}{cure}"),
+                };
+                warn(format_args!("{label} could not be saved: {why}"));
                 self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
                 false
             }

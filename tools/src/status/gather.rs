@@ -237,27 +237,18 @@ impl Facts {
     fn ask_nodes(&mut self, env: &Env, overrides: &Overrides) -> Option<Vec<Inspected>> {
         let job = self.known(context(env, overrides, self.run.as_ref()))?;
         let mut answers = Answers::default();
-        let mut inventories = Vec::new();
         let down = || job.allocation.reported_down().unwrap_or_default();
         let (up, down) = up_and_down(&job.allocation, job.params.get(&param::NODE_NAME), down);
-        let why = format!("{} reports it down", job.allocation.manager.name);
+        let why = format!("did not answer: {} reports it down", job.allocation.manager.name);
         answers.silent.extend(down.into_iter().map(|node| (node, why.clone())));
         let found = self.known(ask(&job.allocation, &up, &[], LONGEST))?;
-        for (node, answer) in up.into_iter().zip(found) {
-            match answer {
-                Ok(inventory) => {
-                    let unread = inventory.unread.first();
-                    answers.silent.extend(unread.map(|why| (node.clone(), why.clone())));
-                    answers.room.push((node, inventory.room));
-                    inventories.push(inventory);
-                }
-                Err(why) => answers.silent.push((node, why)),
-            }
-        }
+        answers.silent.extend(found.silent);
+        answers.room = found.inventories.iter().map(|(node, has)| (node.clone(), has.room)).collect();
         answers.room.sort_by_key(|(_, room)| room.unwrap_or(u64::MAX));
         self.nodes = Some(answers);
         let plugins = PluginHost::configured(&job.env, &job.params);
-        (!inventories.is_empty()).then(|| inspect(inventories, &plugins))
+        let inventories = found.inventories;
+        (!inventories.is_empty()).then(|| inspect(inventories.into_values().collect(), &plugins))
     }
 
     /// Records the checkpoints in cache, as the nodes have them, or else as the job has recorded them.

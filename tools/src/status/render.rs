@@ -466,7 +466,7 @@ mod tests {
         let calm = || Facts { flushes: Vec::new(), halt: None, last_error: None, ..busy() };
         let mut answers = busy().nodes.unwrap();
         answers.room.retain(|(node, _)| node != "n3");
-        answers.silent.push(("n3".to_owned(), "no route to host".to_owned()));
+        answers.silent.push(("n3".to_owned(), "did not answer: no route to host".to_owned()));
         let without_a_node = Facts {
             state: State::Died,
             cached: vec![Held { lost: 16, ..checkpoint(127, Some(Survives::Nodes(0))) }],
@@ -507,7 +507,7 @@ mod tests {
         assert!(shown(&one_node).contains("\nprotected   against nothing: all ranks are on one node\n"));
         assert!(shown(&one_node)
             .contains("\nlost with   1 node or more: 10 min, 7 checkpoints, back to ckpt.120"));
-        let silent = vec![("n3".to_owned(), "no route to host".to_owned())];
+        let silent = vec![("n3".to_owned(), "did not answer: no route to host".to_owned())];
         let gone = Facts {
             cached: vec![Held { lost: 16, ..checkpoint(127, none) }],
             nodes: Some(Answers { silent, ..busy().nodes.unwrap() }),

@@ -61,7 +61,7 @@ fn inspect_shows_what_a_restart_could_rebuild() {
     }
     let unreachable = inspect(&job, &["--up", "n[0,9]"]);
     assert!(
-        err(&unreachable).contains("it is not known what node n9 has: no route to host"),
+        err(&unreachable).contains("it is not known what node n9 has: it did not answer: no route to host"),
         "{}",
         err(&unreachable)
     );
@@ -82,12 +82,13 @@ fn inspect_shows_what_a_restart_could_rebuild() {
 }
 
 #[test]
-fn without_the_scheme_or_the_cache_there_is_nothing_to_restart_from() {
+fn without_the_scheme_it_is_not_known_and_without_the_cache_there_is_nothing_to_restart_from() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_COPY_TYPE", "XOR")]);
     fs::remove_file(job.plugins().join("xor.toml")).unwrap();
     let without_scheme = inspect(&job, &["--down", "n1"]);
     assert!(
-        code(&without_scheme) == 1 && out(&without_scheme).contains("the scheme XOR cannot be used"),
+        code(&without_scheme) == 1
+            && out(&without_scheme).contains("not known: the plugin of the scheme XOR cannot be loaded: "),
         "{}",
         out(&without_scheme)
     );

@@ -171,7 +171,7 @@ fn what_lies_in_the_cache_of_another_user_or_in_a_closed_one_is_not_known() {
     }
     let closed = status(&job, &[]);
     assert_eq!(code(&closed), 1, "{}{}", out(&closed), err(&closed));
-    let why = "ckpt.1 is not known: n0 and 1 more did not answer: ";
+    let why = "ckpt.1 is not known: n0 and 1 more could not read all: ";
     assert!(line(&closed, "in cache").starts_with(why), "{}", out(&closed));
 }
 
@@ -562,6 +562,48 @@ fn without_the_list_and_without_the_nodes_it_is_not_known_what_is_in_cache() {
         ["n0", "n1"].iter().for_each(|node| fs::remove_file(job.path().join("lost").join(node)).unwrap());
         expect_saved(&job, &postrun(&job));
     }
+}
+
+/// They were said to be lost, with the advice to drop them.
+#[test]
+fn what_another_release_wrote_or_what_lacks_its_plugin_is_not_known_and_nobody_is_told_to_drop_it() {
+    let of_n0 = "user1/scr.defjobid/scr.dataset.1";
+    let from_another_release = |job: &FinishedJob| {
+        for rank in 0..2 {
+            let map = job.node(rank).join(of_n0).join(format!(".scr/filemap_{rank}"));
+            let mut bytes = fs::read(&map).unwrap();
+            bytes[7] = 9;
+            fs::write(map, bytes).unwrap();
+        }
+    };
+    let without_plugin = |job: &FinishedJob| {
+        fs::remove_file(job.plugins().join("xor.toml")).unwrap();
+        fs::remove_dir_all(job.node(1).join("user1")).unwrap();
+    };
+    let other = "were written by another release of scr (format 9, this one reads 2): save them by that release's `scr \
+                 postrun'";
+    for (make, why) in [
+        (&from_another_release as &dyn Fn(&FinishedJob), other),
+        (&without_plugin, "the plugin of the scheme XOR cannot be loaded: "),
+    ] {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+        make(&job);
+        let seen = status(&job, &[]);
+        assert_eq!((code(&seen), &*line(&seen, "protected")), (1, "not known: ckpt.1 may be whole"));
+        assert!(line(&seen, "in cache").starts_with("ckpt.1 is not known: "), "{}", out(&seen));
+        assert!(why_of(&job, &[])[0].contains(why), "{:?}", why_of(&job, &[]));
+        let ended = postrun(&job);
+        let said = err(&ended);
+        assert!(code(&ended) == 1 && said.contains("`ckpt.1' could not be saved: "), "{said}");
+        assert!(said.contains(why) && !said.contains("--drop"), "{said}");
+        assert!(job.node(0).join(of_n0).join("r0/rank_0").exists());
+    }
+    // Without the list there is nothing by which it could be missed.
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    from_another_release(&job);
+    fs::remove_file(job.prefix().join(".scr/flush.scr")).unwrap();
+    let ended = postrun(&job);
+    assert!(code(&ended) == 1 && err(&ended).contains(other), "{}", err(&ended));
 }
 
 /// It was called lost, or one in the prefix directory was named, though a run flushes it first and restarts from it.
