@@ -14,6 +14,7 @@
 use super::Inspected;
 use scr_base::fs::Files;
 use scr_comm::placement::Survives;
+use scr_core::cache::owner::Owner;
 use scr_core::holdings::{Holding, InPrefix, Lies, Standing};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{
@@ -85,6 +86,14 @@ pub fn holdings(
 ) -> Vec<Held> {
     let withdrawn = LedgerDir::new(files, prefix).numbers().unwrap_or_default().withdrawn();
     let mut all = listed.clone();
+    if let Some(original) = Owner::original(files, prefix) {
+        listed.entries().iter().for_each(|entry| all.remove_location(entry.id, Location::Cache));
+        prefix.note(format!(
+            "what earlier runs have in cache belongs to the prefix directory {original}, which is still there, and of which {} is \
+             a copy",
+            prefix.dir().display()
+        ));
+    }
     for listed in index.map(Index::entries).unwrap_or_default() {
         let is_it = |known: FlushEntry| known.name == listed.name;
         if listed.is_valid() && !all.entry(listed.id).is_some_and(is_it) {

@@ -39,6 +39,9 @@ pub struct LastRun {
     pub flush_every: u64,
     /// When its allocation ends, in seconds since the epoch, as far as it knew.
     pub end: Option<i64>,
+    /// The path of its prefix directory.
+    #[serde(default)]
+    pub prefix: Option<String>,
     /// How it has ended, unless it still runs or has died.
     #[serde(default)]
     pub ended: Option<Ended>,
@@ -180,7 +183,7 @@ mod tests {
             began: 5,
             flush_every: 10,
             end: Some(9),
-            ended: None,
+            ..LastRun::default()
         }
     }
 

@@ -102,7 +102,7 @@ impl Prefix {
     }
 
     /// Leaves a message for the user, where nobody can be told at once.
-    pub(crate) fn note(&self, note: String) {
+    pub fn note(&self, note: String) {
         self.known.note(note);
     }
 

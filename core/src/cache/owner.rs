@@ -8,7 +8,7 @@ use super::filemap::Filemap;
 use super::record::RankRecord;
 use crate::job::Job;
 use scr_base::fs::{Files, How};
-use scr_prefix::{FlushFile, Prefix, PrefixError, PrefixId};
+use scr_prefix::{FlushFile, LastRun, Prefix, PrefixError, PrefixId};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -57,6 +57,16 @@ impl Owner {
             Some(id) if is_gone(files, recorded, id) => Self::This,
             Some(_) => Self::Twin,
         }
+    }
+
+    /// The directory of which this one is a copy, if that is still there and no run has begun here since. What is recorded of
+    /// caches and runs is of that one.
+    pub fn original(files: &dyn Files, prefix: &Prefix) -> Option<String> {
+        let (run, id) = (LastRun::read(files, prefix).ok()??, PrefixId::read(files, prefix).ok()?);
+        let is_twin = |path: &String| {
+            Self::of_path(Path::new(path), id.as_ref(), files, prefix, id.as_ref()) == Self::Twin
+        };
+        run.prefix.filter(is_twin)
     }
 
     /// As seen from the prefix directory of a run.

@@ -255,7 +255,8 @@ impl Session {
         let is_gone = &|entry: &FlushEntry| {
             let withdrawn = in_prefix.withdrawn(entry);
             let is_unwanted = |why| why == Withdrawal::Removed || entry.is_only_checkpoint();
-            withdrawn.is_some_and(is_unwanted) || in_prefix.is_replaced(entry.seq())
+            let is_of_twin = found.of_twins.contains(&entry.id);
+            is_of_twin || withdrawn.is_some_and(is_unwanted) || in_prefix.is_replaced(entry.seq())
         };
         let damaged = &*found.damaged;
         let left = Left { newest, is_purged: purge, is_saved, is_gone, damaged, is_other_job };
@@ -559,6 +560,7 @@ fn run_of(job: &Job) -> LastRun {
         began: seconds(job.env.seconds()),
         flush_every: job.params.get(&param::FLUSH),
         end: job.params.get(&param::END_TIME).map(seconds),
+        prefix: Some(job.prefix.dir().display().to_string()),
         ..LastRun::default()
     }
 }

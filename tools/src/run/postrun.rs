@@ -68,10 +68,10 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
     let found = may_lack.then_some(Found { datasets: &found, user, job_id, silent: None });
     let flush = FlushFile::read_undamaged(&*env.files, &prefix)?;
-    prefix.take_notes().iter().for_each(warn);
     // A damaged index is replaced by a new one.
     let index = LedgerDir::new(&*env.files, &prefix).index()?;
     let holdings = holdings(&*env.files, &prefix, &flush, Some(&index), found);
+    prefix.take_notes().iter().for_each(warn);
     let saving = Saving::of(&holdings, job_id, may_lack);
     if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
         warn(format_args!("{} lacks datasets that the nodes have", prefix.flush_file().display()));

@@ -9,6 +9,7 @@ use crate::machine::{up_and_down, Overrides};
 use crate::prelude::*;
 use crate::run::JobContext;
 use scr_config::descriptor::hostlist::is_same_node;
+use scr_core::cache::owner::Owner;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::holdings::{next, Goal, Holding};
 use scr_core::plugin::PluginHost;
@@ -121,7 +122,8 @@ impl Facts {
         let files = &*env.files;
         let mut facts = Self { now: environment::now(env), ..Self::default() };
         facts.prefix = prefix.dir().display().to_string();
-        facts.run = facts.known(LastRun::read(files, prefix)).flatten();
+        let is_here = |_: &LastRun| Owner::original(files, prefix).is_none();
+        facts.run = facts.known(LastRun::read(files, prefix)).flatten().filter(is_here);
         let halt = facts.known(Halt::read(files, prefix)).flatten();
         facts.state = state(RunState::find(files, prefix), halt.as_ref(), facts.run.as_ref());
         facts.halt = halt.as_ref().and_then(|halt| facts.halt_due(halt));

@@ -249,7 +249,7 @@ pub(super) mod tests {
             any_ranks: false,
             began: 0,
             flush_every: 10,
-            ended: None,
+            ..LastRun::default()
         }
     }
 

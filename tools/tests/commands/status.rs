@@ -641,6 +641,34 @@ fn a_job_that_a_halt_condition_has_stopped_is_said_to_be_stopped_and_why() {
     }
 }
 
+/// What its original had in cache was said to be lost, or that `scr postrun' saved it here.
+#[test]
+fn a_copy_of_a_prefix_directory_has_nothing_in_cache_until_its_original_is_gone() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let copy = job.path().join("copy");
+    assert!(Command::new("cp").arg("-a").args([&job.prefix(), &copy]).status().unwrap().success());
+    let of_copy = |arguments: &[&str]| {
+        let output = scr(&job).args(arguments).arg("--prefix").arg(&copy).output().unwrap();
+        out(&output) + &err(&output)
+    };
+    fs::write(job.path().join("hosts"), "n0\nn1\n").unwrap();
+    let belongs = format!("belongs to the prefix directory {}, which is still there", job.prefix().display());
+    for (arguments, says) in [
+        (&["status"][..], "in cache    nothing\n"),
+        (&["index"], "lists no dataset"),
+        (
+            &["postrun", "--hostfile", &job.path().join("hosts").display().to_string()],
+            "there is nothing to save",
+        ),
+    ] {
+        let said = of_copy(arguments);
+        assert!(said.contains(says) && said.contains(&belongs), "{arguments:?}: {said}");
+    }
+    assert_eq!(line(&status(&job, &[]), "next"), "`scr postrun' saves ckpt.1");
+    fs::rename(job.prefix(), job.path().join("aside")).unwrap();
+    assert!(of_copy(&["status"]).contains("in cache    ckpt.1, "), "{}", of_copy(&["status"]));
+}
+
 /// Its filemaps stay where it was saved, and were taken for those of one that is still to be given its names.
 #[test]
 fn what_was_saved_can_be_dropped_and_listed_again() {
