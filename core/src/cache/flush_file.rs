@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
-    /// about to repeat work. `seen` are the ids of which any node has something, `of_twins` those that belong to the other one of
-    /// two copies of the prefix directory, and `of_other_release` those that this release cannot read, which has been said, and `newest` the place of what would be restarted from. Those
-    /// that are `known` the index has whole, or nobody wants. Rank 0 knows whether there is one.
+    /// about to repeat work. `seen` are the ids of which any node has something, and `newest` is the place of what would be
+    /// restarted from. It has been said which ids belong to the other one of two copies of the prefix directory (`of_twins`), and
+    /// which this release cannot read (`of_other_release`). Those that are `known` the index has whole, or nobody wants. Rank 0
+    /// knows whether there is one.
     pub(crate) fn report_missing(
         &self,
         job: &Job,
