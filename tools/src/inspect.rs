@@ -4,9 +4,7 @@
 //! Exit codes: 0 there is a checkpoint that a job can restart from, 1 there is none or that is not known, 2 an error.
 
 use crate::copy::Caches;
-use crate::machine::{
-    asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
-};
+use crate::machine::{asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Limit};
 use crate::prelude::*;
 use crate::run::{JobContext, PlacedJob};
 use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, Inventory};
@@ -58,6 +56,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     let why = first_silent(&silent);
     let rows: Vec<_> = found.iter().map(|found| Row::of(found, why.as_deref())).collect();
     let rows = [rows, not_seen(&job, &found, why.as_deref())].concat();
+    job.prefix.take_notes().iter().for_each(warn);
     let can_restart = found.iter().any(|found| found.dataset.checkpoint && found.is_whole());
     let json = json!({ "datasets": rows, "silent": silent_json(&silent) });
     show(args.json, json, text(&rows, &nodes, why.as_deref()), can_restart)
@@ -143,19 +142,15 @@ pub(crate) fn ask(
         command.extend(["--cache".to_owned(), cache.to_owned()]);
     }
     let mut answers = Answers::default();
-    let inventory = |answer: Result<Finished>| -> Result<Inventory, String> {
-        answer.map_err(|error| format!("{error:#}"))?.answer()
-    };
     for (node, answer) in nodes.iter().zip(allocation.on_nodes().run(nodes, &command, Limit::Total(limit))) {
-        let why = match inventory(answer) {
-            Ok(found) => {
-                let why = found.unread.first().map(|why| format!("could not read all: {why}"));
-                answers.inventories.insert(node.clone(), found);
-                why
-            }
+        let found =
+            answer.map_err(|error| format!("{error:#}")).and_then(|finished| finished.answer::<Inventory>());
+        let why = match &found {
+            Ok(found) => found.unread.first().map(|why| format!("could not read all: {why}")),
             Err(why) => Some(format!("did not answer: {why}")),
         };
         answers.silent.extend(why.map(|why| (node.clone(), why)));
+        answers.inventories.extend(found.ok().map(|found| (node.clone(), found)));
     }
     Ok(answers)
 }
@@ -222,11 +217,7 @@ fn not_seen(job: &JobContext, found: &[Inspected], silent: Option<&str>) -> Vec<
     );
     let is_seen = |held: &Held| found.iter().any(|found| found.dataset.id == held.entry.id);
     let row = |held: &Held| match &held.copy {
-        Copy::Unknown(why) if !is_seen(held) => {
-            let (id, name) = (held.entry.id, held.entry.name.clone());
-            let dataset = DatasetDescriptor { id, name, ..held.entry.dataset.clone() };
-            Some(Row::unknown(&dataset, Some(why.clone())))
-        }
+        Copy::Unknown(why) if !is_seen(held) => Some(Row::unknown(&held.entry, Some(why.clone()))),
         _ => None,
     };
     all.iter().filter_map(row).collect()

@@ -7,7 +7,7 @@ use scr_base::fs::{Files, OwnedDir};
 use scr_comm::placement::{Holders, Survives};
 use scr_comm::Rank;
 use scr_core::cache::filemap::{Filemap, PartState};
-use scr_core::cache::loss::{loss_in_place, visible_loss, Lost};
+use scr_core::cache::loss::{loss_in_either, Lost};
 use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir};
 use scr_core::cache::record::{DatasetKey, RankRecord};
@@ -131,7 +131,7 @@ impl Inventory {
 
     fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap, is_refused: bool) {
         if let Some(own) = ScavengedMap::of(map) {
-            let lost = lost(files, part, &own.record).max(map.wrong_bytes);
+            let lost = loss_in_either(files, part, &own.record).map(|loss| loss.lost).max(map.wrong_bytes);
             self.parts.push(Part { lost, is_wrong: map.wrong_bytes.is_some(), map: own });
         }
         let state = counted_state(map);
@@ -155,14 +155,6 @@ fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<V
     Ok(all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
 }
 
-fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
-    let loss = match record.protection.bypass {
-        true => loss_in_place(files, record),
-        false => visible_loss(files, part, record),
-    };
-    loss.map(|loss| loss.lost)
-}
-
 /// The datasets that any node has something of, the newest first. Each inventory is that of a node.
 pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspected> {
     let mut datasets: BTreeMap<DatasetKey, Dataset> = BTreeMap::new();
@@ -172,31 +164,21 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
             let state = if is_refused { PartState::Refused } else { PartState::Open };
             datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks())));
         }
-        for Part { map, lost, is_wrong } in inventory.parts {
-            let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
-            let state = if map.complete { PartState::Complete } else { PartState::Prepared };
-            dataset.states.push((state, Some(map.record.ranks())));
-            dataset.found.push(Found { rank: map.record.rank, node, lost, is_wrong });
-            dataset.maps.push(map);
+        for part in inventory.parts {
+            let dataset = datasets.entry(DatasetKey::of(&part.map.record)).or_default();
+            let state = if part.map.complete { PartState::Complete } else { PartState::Prepared };
+            dataset.states.push((state, Some(part.map.record.ranks())));
+            dataset.found.push((node, part));
         }
     }
     datasets.into_values().rev().filter_map(|dataset| dataset.judge(nodes, plugins)).collect()
 }
 
-/// A part that was found on a node.
-struct Found {
-    rank: Rank,
-    node: usize,
-    lost: Option<Lost>,
-    is_wrong: bool,
-}
-
 /// The summary of a dataset over all nodes.
 #[derive(Default)]
 struct Dataset {
-    maps: Vec<ScavengedMap>,
-    /// The parts that were found.
-    found: Vec<Found>,
+    /// The parts that were found, each with the number of its node.
+    found: Vec<(usize, Part)>,
     /// How far each part has come, and how many ranks wrote it.
     states: Vec<(PartState, Option<u32>)>,
 }
@@ -204,14 +186,15 @@ struct Dataset {
 impl Dataset {
     /// `None` where no part is known to have been prepared.
     fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
-        let (scan, found, state) =
-            (&Scan::of(&self.maps, Vec::new())?, &self.found, DatasetState::of(&self.states));
+        let (found, state) = (&self.found, DatasetState::of(&self.states));
+        let maps: Vec<_> = found.iter().map(|(_, part)| &part.map).collect();
+        let scan = &Scan::of(&maps, Vec::new())?;
         let any = &scan.any;
         let mut losses: BTreeMap<Rank, Option<Lost>> =
             (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
-        for Found { rank, lost, .. } in found {
+        for (_, part) in found {
             // The better one of two copies counts.
-            losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
+            losses.entry(part.map.record.rank).and_modify(|known| *known = (*known).min(part.lost));
         }
         let losses: BTreeMap<Rank, Lost> =
             losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
@@ -225,8 +208,8 @@ impl Dataset {
         } else if lost.is_empty() {
             None
         } else {
-            let wrong = found.iter().filter(|found| found.is_wrong && losses.contains_key(&found.rank));
-            let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
+            let wrong = found.iter().filter(|(_, part)| part.is_wrong).map(|(_, part)| part.map.record.rank);
+            let wrong: BTreeSet<Rank> = wrong.filter(|rank| losses.contains_key(rank)).collect();
             let why = why_beyond_repair(scan, &losses, plugins).unwrap_or_else(|error| {
                 let (name, error) = (&any.protection.scheme, scr_base::describe(&error));
                 unknown = Some(format!("the plugin of the scheme {name} cannot be loaded: {error}"));
@@ -235,15 +218,20 @@ impl Dataset {
             why.map(|why| format!("{why}{}", found_wrong(&wrong)))
         };
         let bypass = any.protection.bypass;
+        let is_local = found.iter().any(|(_, part)| part.lost == Some(Lost::Protection));
         let is_whole = beyond_repair.is_none() && unknown.is_none();
         Some(Inspected {
             dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset.clone() },
             kept: InCache {
                 bypass,
                 scheme: (!bypass).then(|| any.protection.scheme.clone()),
-                is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
+                is_local,
                 damage: beyond_repair,
-                survives: is_whole.then(|| survives(scan, found, nodes, plugins)).flatten(),
+                survives: match is_local {
+                    _ if !is_whole => None,
+                    true => Some(Survives::Nodes(0)),
+                    false => survives(scan, found, nodes, plugins),
+                },
                 ..InCache::default()
             },
             lost: lost.iter().map(|rank| rank.0).collect(),
@@ -298,17 +286,14 @@ fn why_beyond_repair(
 }
 
 /// How many nodes may be lost besides. `None` if the scheme cannot be asked.
-fn survives(scan: &Scan, found: &[Found], nodes: usize, plugins: &PluginHost) -> Option<Survives> {
+fn survives(scan: &Scan, found: &[(usize, Part)], nodes: usize, plugins: &PluginHost) -> Option<Survives> {
     if scan.any.protection.bypass {
         return Some(Survives::All);
     }
-    if found.iter().any(|found| found.lost == Some(Lost::Protection)) {
-        return Some(Survives::Nodes(0));
-    }
     let scheme = load(scan, plugins).ok()?;
     let mut holders: BTreeMap<Rank, BTreeSet<usize>> = BTreeMap::new();
-    for Found { rank, node, .. } in found.iter().filter(|found| found.lost.is_none()) {
-        holders.entry(*rank).or_default().insert(*node);
+    for (node, part) in found.iter().filter(|(_, part)| part.lost.is_none()) {
+        holders.entry(part.map.record.rank).or_default().insert(*node);
     }
     let holders_of = |member: &Rank| -> Holders {
         let held = holders.get(member).map(|nodes| nodes.iter().copied().collect::<Vec<_>>());

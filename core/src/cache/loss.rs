@@ -89,9 +89,17 @@ pub(crate) enum Flaw {
     },
 }
 
+/// The loss of a part in cache or in place, as far as it shows without reading.
+pub fn loss_in_either(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
+    match record.protection.bypass {
+        true => loss_in_place(files, record),
+        false => visible_loss(files, place, record),
+    }
+}
+
 /// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
 /// length that its record gives. A file without a checksum that was written to since counts as lost.
-pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
+pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let flaw = |file: &FileRecord| {
         let path = place.file(record, file);
         let found = match file.is_known_by_time() {
@@ -130,7 +138,7 @@ pub(crate) fn boot_of(files: &dyn Files) -> String {
 /// The loss of a part in bypass mode: a file that is not in the prefix directory as it was written. Such files have no checksums,
 /// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
 /// one that was given out for that, whatever its time.
-pub fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
+pub(crate) fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
     first_flaw_in_place(files, record).err().map(|flaw| Loss::of_data(scr_base::describe(&flaw)))
 }
 

@@ -6,7 +6,7 @@
 //! rank learns which of its own parts exist, and where.
 
 use crate::cache::filemap::{Filemap, PartState};
-use crate::cache::loss::{self, Loss, Lost};
+use crate::cache::loss::{loss_in_either, Loss, Lost};
 use crate::cache::node_dir;
 use crate::cache::part::{find_parts, PartDir};
 use crate::cache::record::{DatasetKey, RankRecord};
@@ -188,10 +188,7 @@ impl LocalPart {
     /// Finds out what a part lacks that was prepared.
     fn inspect(&mut self, files: &dyn Files) {
         self.is_inspected = true;
-        self.loss = self.map.record.as_ref().and_then(|record| match record.protection.bypass {
-            true => loss::loss_in_place(files, record),
-            false => loss::visible_loss(files, &self.part, record),
-        });
+        self.loss = self.map.record.as_ref().and_then(|record| loss_in_either(files, &self.part, record));
     }
 }
 

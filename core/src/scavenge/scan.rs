@@ -25,14 +25,15 @@ impl Scan {
     /// Reads the filemaps of a dataset; `None` if there is no usable one.
     pub fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
         let (maps, passed_over) = read_all(files, prefix, id)?;
-        Ok(Self::of(&maps, passed_over))
+        Ok(Self::of(&maps.iter().collect::<Vec<_>>(), passed_over))
     }
 
     /// The scan of these filemaps. An id may have been used twice where ids could not be reserved; the newer dataset counts.
-    pub fn of(maps: &[ScavengedMap], mut passed_over: Vec<String>) -> Option<Self> {
+    pub fn of(maps: &[&ScavengedMap], mut passed_over: Vec<String>) -> Option<Self> {
         let records = maps.iter().map(|map| &map.record);
         let any = records.max_by_key(|record| DatasetKey::of(record)).cloned()?;
-        let (ours, others): (Vec<_>, Vec<_>) = maps.iter().partition(|map| belong(&any, &map.record));
+        let (ours, others): (Vec<&ScavengedMap>, Vec<_>) =
+            maps.iter().partition(|map| belong(&any, &map.record));
         passed_over.extend(others.iter().map(|map| stranger(map)));
         let kept = ours.iter().flat_map(|map| &map.neighbours).filter(|record| belong(&any, record));
         // The own record of a rank counts more than one that another has kept.

@@ -99,6 +99,7 @@ impl Part {
         let path = self.dir.filemap();
         let damage = self.map.damaged.then(|| format!("{} is damaged", path.display()));
         let verdict = match (self.error.clone().or(damage), self.map.state) {
+            _ if self.map.other_release.is_some() => Verdict::Unverified { why: OF_OTHER_RELEASE.to_owned() },
             (Some(found), _) => Verdict::Wrong { found, now: COUNTS_AS_LOST.to_owned() },
             (None, PartState::Prepared | PartState::Complete | PartState::Refused) => Verdict::Intact,
             (None, _) => Verdict::Unverified { why: UNFINISHED.to_owned() },
@@ -109,6 +110,7 @@ impl Part {
 
 const COUNTS_AS_LOST: &str =
     "what it records counts as lost at the next start, and is rebuilt where the scheme can";
+const OF_OTHER_RELEASE: &str = "it was written by another release of scr";
 const UNFINISHED: &str = "this part is being written, or its run has died; the next start removes it then";
 
 /// The files that a record names.
