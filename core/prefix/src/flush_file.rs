@@ -7,8 +7,9 @@
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! ```
 //!
-//! Only scr writes these: the random id, a copy; `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
-//! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
+//! Only scr writes these: the random id, a copy; `LOST`, the checkpoints that have made room for a newer one, while that is not
+//! complete; `REPLACED`, for one that was not flushed since the dataset of that id, which is newer, has files of it; and what
+//! [`InCache`] has.
 
 use super::fields::{alter, flag, ids, set_or_remove};
 use super::shared::{self, Shared};
