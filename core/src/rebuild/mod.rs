@@ -66,6 +66,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) of_twins: Vec<u64>,
     /// The numbers of those that another release of scr wrote; on rank 0 only.
     pub(crate) of_other_release: Vec<u64>,
+    /// Whether there are any that belong to a prefix directory which was at this path before.
+    pub(crate) is_any_replaced: bool,
     /// The checkpoints of which nothing is known to be lost, and that could not be brought back; the same on all ranks.
     pub(crate) not_tried: Vec<String>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
@@ -166,7 +168,7 @@ pub(crate) fn all(
     borrowed.iter().for_each(|part| part.remove_unless_held(job));
     let dropped = ours.extract_if(.., |part| part.dataset().as_ref().is_some_and(&is_dropped));
     dropped.for_each(|part| part.remove_unless_held(job));
-    report_replaced(job, &replaced)?;
+    found.is_any_replaced = report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
     let of_other_release = of_other_release.iter().filter_map(|part| Some((Rank(0), part.part.id()?)));
     let of_other_release: Vec<_> = of_other_release.collect();
@@ -333,15 +335,15 @@ impl Sorted {
 }
 
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
-fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
-    let Some(listed) = Listed::of(job, replaced)? else { return Ok(()) };
+fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError> {
+    let Some(listed) = Listed::of(job, replaced)? else { return Ok(false) };
     job.report.warn(&format!(
         "{} to another prefix directory, which was at {} before this one: the run does not restart from it. What is left of that \
          directory leaves the cache once a new checkpoint is complete; put the directory back before, if it is still needed",
         listed.belonging,
         job.prefix.dir().display(),
     ));
-    Ok(())
+    Ok(true)
 }
 
 /// Warns of datasets that belong to another prefix directory, one of which is a copy of the other. Gives their ids. Collective.
@@ -359,9 +361,9 @@ fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError
 /// Says where the job may have been meant to start, if nobody has named the prefix directory. Collective.
 fn report_others(job: &Job, mut of_others: Vec<LocalPart>) -> Result<(), CommError> {
     of_others.retain(|_| job.params.origin(&param::PREFIX) == &Origin::Default);
-    let Some(Listed { belonging, prefix, .. }) = Listed::of(job, &of_others)? else { return Ok(()) };
+    let Some(Listed { newest, prefix, .. }) = Listed::of(job, &of_others)? else { return Ok(()) };
     job.report.notice(&format!(
-        "{belonging} to the prefix directory {prefix}, and this run uses the current one, {}: to restart from it, start the job \
+        "{newest} in cache belongs to the prefix directory {prefix}, and this run uses the current one, {}: to restart from it, start the job \
          there, or set SCR_PREFIX",
         job.prefix.dir().display()
     ));
@@ -370,7 +372,9 @@ fn report_others(job: &Job, mut of_others: Vec<LocalPart>) -> Result<(), CommErr
 
 /// Parts of other prefix directories, as messages name them.
 struct Listed {
-    /// The newest dataset, and how many more there are.
+    /// The newest dataset.
+    newest: String,
+    /// The same, and how many more there are.
     belonging: String,
     /// The path of the prefix directory of the newest one.
     prefix: String,
@@ -393,12 +397,10 @@ impl Listed {
             0 => "belongs".to_owned(),
             more => format!("and {more} more in cache belong"),
         };
+        let newest = format!("dataset {} `{}'", newest.id, String::from_utf8_lossy(&record.dataset.name));
         Ok(Some(Self {
-            belonging: format!(
-                "dataset {} `{}' {others}",
-                newest.id,
-                String::from_utf8_lossy(&record.dataset.name)
-            ),
+            belonging: format!("{newest} {others}"),
+            newest,
             prefix: String::from_utf8_lossy(&record.prefix).into_owned(),
             ids: keys.iter().map(|key| key.dataset).collect(),
         }))

@@ -210,6 +210,11 @@ impl Restart {
         self.owes_one && self.checkpoint(cache).is_none()
     }
 
+    /// The checkpoint that the application could restart from, and has neither taken away nor begun to read.
+    pub(crate) fn untouched<'a>(&self, cache: &'a Cache) -> Option<&'a CachedDataset> {
+        self.checkpoint(cache).filter(|_| self.owes_one && !self.begun)
+    }
+
     /// The application begins to write, and so needs no checkpoint to begin with any more.
     pub(crate) fn begin_writing(&mut self) {
         (self.owes_one, self.drops) = (false, None);

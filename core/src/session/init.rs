@@ -245,6 +245,10 @@ impl Session {
                 Some(Err(why)) if newest == Seq::default() => {
                     starts_without(&self.job, &why, "", &in_prefix.listed_names())?;
                 }
+                None if newest == Seq::default() && found.is_any_replaced => {
+                    let why = "those in cache belong to another prefix directory, which was here before";
+                    starts_without(&self.job, why, "", &in_prefix.listed_names())?;
+                }
                 _ => (),
             }
         }

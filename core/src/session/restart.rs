@@ -4,11 +4,12 @@ use super::init::{expect_all_read, starts_without};
 use super::restart_files::Listed;
 use super::route::MeantPaths;
 use super::{Error, Phase, Session};
+use crate::cache::record::RankRecord;
 use crate::cache::{CachedDataset, CheckpointId};
 use crate::fetch::Fetcher;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
-use scr_comm::collective::any;
+use scr_comm::collective::{all_reduce, any, Op};
 use scr_comm::{AnyError, RankErrors};
 use scr_config::param;
 
@@ -81,8 +82,8 @@ impl Session {
     /// [`Error`], the same on all ranks, if any rank has failed to restart, or what the user wants to drop then cannot be.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
         let _call = self.begin_call("SCR_Complete_restart");
-        let (meant, unrouted) = match std::mem::take(&mut self.phase) {
-            Phase::Restart { meant, unrouted, .. } => (meant, unrouted),
+        let (listed, meant, unrouted) = match std::mem::take(&mut self.phase) {
+            Phase::Restart { listed, meant, unrouted } => (listed, meant, unrouted),
             other => {
                 self.phase = other;
                 return Err(self.no_phase_to_end("SCR_Complete_restart"));
@@ -92,6 +93,7 @@ impl Session {
         let failed = self.restart_failure(valid, &meant, unrouted)?;
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
+        self.warn_of_unread(listed.as_ref(), &meant)?;
         self.remove_copies();
         let is_output = self.cache.offered().is_some();
         if is_output {
@@ -137,6 +139,23 @@ impl Session {
             None => "there is no older one".to_owned(),
         };
         Err(Error::Refused(format!("restarting from `{name}' failed: {why}{kept}; {next}")))
+    }
+
+    /// Warns of files of another number of ranks that nobody has asked for: the application may not be able to read them.
+    /// Collective.
+    fn warn_of_unread(&self, listed: Option<&Listed>, meant: &MeantPaths) -> Result<(), Error> {
+        let cached = self.restart.checkpoint(&self.cache).map(|cached| &cached.record);
+        let of_others = |record: &&RankRecord| record.dataset.ranks != Some(self.job.comm.size());
+        let Some((listed, record)) = listed.zip(cached.filter(of_others)) else { return Ok(()) };
+        let [asked] = all_reduce(&*self.job.comm, [meant.count() as u64], Op::Sum)?;
+        if asked < listed.count() as u64 {
+            self.job.report.warn(&format!(
+                "the ranks have asked for {asked} of the {} files of {}: what else another number of ranks wrote is not read",
+                listed.count(),
+                record.label()
+            ));
+        }
+        Ok(())
     }
 
     /// Why the restart has failed, if it has on any rank. Collective.

@@ -51,6 +51,11 @@ enum FilePlace {
 }
 
 impl Listed {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.files.len()
+    }
+
     fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
         let listed = |PrefixFile { name, bytes, crc }: PrefixFile| {
             (name, ListedFile { bytes, crc, place: FilePlace::InPrefix })
@@ -289,7 +294,8 @@ pub(super) fn route_restart(
         true => String::new(),
         false => format!(" ({below} in the prefix directory)"),
     };
-    let (name, cure) = (String::from_utf8_lossy(name), if in_prefix { "" } else { FILES_OF_OTHERS });
+    let is_any = in_prefix || job.params.get(&param::RESTART_OTHER_RANKS);
+    let (name, cure) = (String::from_utf8_lossy(name), if is_any { "" } else { FILES_OF_OTHERS });
     let (rank, label) = (job.rank(), record.label());
     let what = format!("`{name}'{resolved} is not a file that rank {rank} wrote in {label}{cure}");
     Err(Error::Argument { what })

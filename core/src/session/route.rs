@@ -225,6 +225,11 @@ pub(super) struct MeantPaths {
 pub(super) type Kinds = [u64; 3];
 
 impl MeantPaths {
+    /// How many names there are.
+    pub(super) fn count(&self) -> usize {
+        self.paths.len()
+    }
+
     /// Records that this rank means `path` by what is the file `name` below the prefix directory. Local.
     ///
     /// # Errors

@@ -139,6 +139,22 @@ fn the_calls_are_refused_outside_of_a_restart_and_without_the_setting() {
     });
 }
 
+/// The state of the rank that was too many was lost without a word.
+#[test]
+fn files_of_another_number_of_ranks_that_nobody_asks_for_are_named() {
+    let mut world = flushed_by_four(1);
+    with_ranks(&mut world, 2);
+    let run = world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        application.session().start_restart().unwrap();
+        let first = application.session().restart_file(0, 0).unwrap();
+        application.session().route_file(&first).unwrap();
+        application.session().complete_restart(true).unwrap();
+    });
+    run.line_with(&["WARNING", "the ranks have asked for 2 of the", "is not read", "SCR-720"]);
+    assert!(!world.run(|application| try_read_all(application).unwrap()).has_line_with("asked for"));
+}
+
 #[test]
 fn a_wrong_byte_of_any_rank_is_found_by_any_number_of_ranks_and_an_older_checkpoint_is_read() {
     for readers in [1, 3, 4, 7] {

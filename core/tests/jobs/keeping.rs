@@ -621,13 +621,49 @@ fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed()
             application.checkpoint(step, some).unwrap();
         }
     });
-    outcome.line_with(&["NOTE", "`ckpt.1' belongs to the prefix directory", "uses the current one"]);
+    outcome.line_with(&["NOTE", "`ckpt.1' in cache belongs to the prefix directory", "uses the current one"]);
     assert!(outcome.has_line_with("Starting dataset 2 `ckpt.5'"), "ids must differ: {:?}", outcome.lines);
     let after = world.cached_files();
     assert!(before.iter().all(|file| after.contains(file)), "it must stay");
     world.run(|application| application.restart(some)).all_gave(&Some(7));
     world.turn_to("prefix");
     world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// It began at zero and wrote over the last checkpoint, without a word.
+#[test]
+fn an_application_that_does_not_ask_for_its_checkpoint_is_told_before_it_writes() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let unread = "has not read `ckpt.1', which it could restart from";
+    world.put("SCR_REQUIRE_RESTART", "1");
+    let refused = world.run(|application| application.checkpoint(2, some).unwrap_err().to_string());
+    assert!(refused.ranks.iter().all(|why| why.contains(unread)), "{:?}", refused.ranks);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.put("SCR_REQUIRE_RESTART", "0");
+    let warned = world.run(|application| application.checkpoint(2, some).unwrap());
+    warned.line_with(&["WARNING", unread, "SCR_REQUIRE_RESTART=1"]);
+    let good = world.run(|application| {
+        assert_eq!(application.restart(some), Some(2));
+        application.checkpoint(3, some).unwrap();
+    });
+    assert!(!good.has_line_with("has not read"));
+}
+
+/// What its own records say is gone, and the cache knows the path.
+#[test]
+fn a_run_over_a_cache_whose_records_were_removed_begins_only_without_the_wish_to_restart() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    std::fs::remove_dir_all(world.prefix().join(".scr")).unwrap();
+    world.put("SCR_REQUIRE_RESTART", "1");
+    let refused = world.try_run(|application| application.err().unwrap().to_string());
+    let why = "those in cache belong to another prefix directory";
+    assert!(refused.ranks.iter().all(|text| text.contains(why)), "{:?}", refused.ranks);
+    world.put("SCR_REQUIRE_RESTART", "0");
+    let run = world.run(|application| application.restart(some));
+    run.line_with(&["ERROR", why, "SCR_REQUIRE_RESTART=1 makes that an error"]);
+    run.all_gave(&None);
 }
 
 /// Its protection was gone, and nobody was told.
