@@ -75,6 +75,8 @@ pub(crate) enum Said {
     Synchronous,
     /// No ids can be reserved for new datasets.
     NoIds,
+    /// The application has not asked for its checkpoint.
+    Unasked,
     /// Nothing can be saved any more. It is news again once something could be.
     Unsaved,
     /// A store has no room for the files of a dataset that lie on other nodes.

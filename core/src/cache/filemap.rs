@@ -243,6 +243,8 @@ impl Filemap {
         let mut map = Self::default();
         let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
             let version = bytes.strip_prefix(&MAGIC[..MAGIC.len() - 1]).and_then(<[u8]>::first);
+            // No release is that far away: it is damage.
+            let version = version.filter(|&&found| found < 32);
             map.other_release = version.map(|found| format!("format {found}, this one reads {VERSION}"));
             map.damaged = true;
             return map;

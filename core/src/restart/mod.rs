@@ -211,8 +211,8 @@ impl Restart {
     }
 
     /// The checkpoint that the application could restart from, and has neither taken away nor begun to read.
-    pub(crate) fn untouched<'a>(&self, cache: &'a Cache) -> Option<&'a CachedDataset> {
-        self.checkpoint(cache).filter(|_| self.owes_one && !self.begun)
+    pub(crate) fn untouched(&self) -> Option<&CheckpointId> {
+        self.loaded.as_ref().filter(|_| !self.begun)
     }
 
     /// The application begins to write, and so needs no checkpoint to begin with any more.

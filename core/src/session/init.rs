@@ -414,8 +414,8 @@ pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error>
         let colon = if why.is_empty() { "" } else { ": " };
         Err(format!(
             "{why}{colon}{which}, and there is no other checkpoint to restart from; start the job again once it \
-             can be read; to begin without it, start in another prefix directory, or lose it by `scr index --drop' with its name, \
-             or, if it is in cache, by one start with SCR_CACHE_PURGE=1"
+             can be read; to begin without it, start in another prefix directory, or once with SCR_CACHE_PURGE=1 if it is in \
+             cache"
         ))
     });
     job.agree(own).map_err(|error| error.doing("finding the checkpoint to restart from"))

@@ -52,7 +52,9 @@ impl Session {
         let store = self.cache.store_index(&descriptor.store);
         let crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
         let agreed = wanted.agree(&self.job, crowded.is_some())?;
-        self.expect_restarted()?;
+        if flags.checkpoint {
+            self.expect_restarted()?;
+        }
         self.mend(agreed.changed)?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
@@ -99,21 +101,23 @@ impl Session {
         Ok(())
     }
 
-    /// A run that begins to write has begun to read the checkpoint that it could restart from.
+    /// A run that begins to write checkpoints has begun to read the one that it could restart from.
     ///
     /// # Errors
     /// It has not, and the user wants no such run. The same on all ranks.
     fn expect_restarted(&self) -> Result<(), Error> {
-        let Some(cached) = self.restart.untouched(&self.cache) else { return Ok(()) };
+        let Some(checkpoint) = self.restart.untouched() else { return Ok(()) };
         let what = format!(
             "the application begins to write, and has not read `{}', which it could restart from: it has to call SCR_Have_restart \
              and SCR_Start_restart before it reads",
-            cached.checkpoint().name_text()
+            checkpoint.name_text()
         );
         if self.job.params.get(&param::REQUIRE_RESTART) {
             return Err(Error::Refused(format!("{what}; with SCR_REQUIRE_RESTART=1 that is an error")));
         }
-        self.job.report.warn(&format!("{what}; SCR_REQUIRE_RESTART=1 makes that an error"));
+        if self.job.is_news(Said::Unasked) {
+            self.job.report.warn(&format!("{what}; SCR_REQUIRE_RESTART=1 makes that an error"));
+        }
         Ok(())
     }
 
