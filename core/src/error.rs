@@ -10,17 +10,17 @@ pub enum Error {
     #[error("{call} is not legal {now}; {hint}")]
     State { call: &'static str, now: &'static str, hint: &'static str },
     /// An argument cannot be used: which, what is wrong with it, and what would be right. Nothing has changed.
-    #[error("{what}")]
-    Argument { what: String },
+    #[error("{0}")]
+    Argument(String),
     /// A file of a checkpoint does not come to this rank, or not with the bytes that were recorded.
-    #[error("{what}")]
-    Unread { what: String },
+    #[error("{0}")]
+    Unread(String),
     /// A file or folder of this rank could not be used.
     #[error(transparent)]
     Files(#[from] FsError),
     /// The settings do not allow a start, or a dataset: the same on all ranks, but for settings that did not reach this one.
-    #[error("the configuration cannot be used: {why}")]
-    Config { why: String },
+    #[error("the configuration cannot be used: {0}")]
+    Config(String),
     /// `SCR_ENABLE=0`.
     #[error("SCR is disabled by SCR_ENABLE=0")]
     Disabled,

@@ -148,8 +148,8 @@ impl Job {
         level: u64,
     ) -> Result<Self, Error> {
         let (params, _) = Params::resolve(&Settings::of_defaults(env), env);
-        let descriptors = Descriptors::build(&params, &mut Vec::new())
-            .map_err(|error| Error::Config { why: error.to_string() })?;
+        let descriptors =
+            Descriptors::build(&params, &mut Vec::new()).map_err(|error| Error::Config(error.to_string()))?;
         let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, level);
         let nodes = Placement::of_one(env.host.clone(), comm.size());
         let (folder, launched) = (Some(env.current_dir.clone()), comm.size());
@@ -488,7 +488,7 @@ fn agreed_descriptors(
     built: Result<Descriptors, ConfigError>,
 ) -> Result<Descriptors, Error> {
     let descriptors = agree_at(comm, node, built).map_err(|error| match error {
-        CollectiveError::Ranks(why) => Error::Config { why: format!("reading the settings failed: {why}") },
+        CollectiveError::Ranks(why) => Error::Config(format!("reading the settings failed: {why}")),
         CollectiveError::Comm(error) => error.into(),
     })?;
     same_descriptors(comm, &descriptors)?;
@@ -512,13 +512,11 @@ fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Place
         let (rank, other) = *machine_of.entry(part(place, 0)).or_insert((ranks.start, place));
         if other != place {
             let name = part(place, 0).unwrap_or_default();
-            return Err(Error::Config {
-                why: format!(
-                    "rank {rank} and rank {} run on different machines, and both have the node name {name:?}: set SCR_NODE_NAME in \
-                     the environment of each rank to a name that no other machine has",
-                    ranks.start
-                ),
-            });
+            return Err(Error::Config(format!(
+                "rank {rank} and rank {} run on different machines, and both have the node name {name:?}: set SCR_NODE_NAME in \
+                 the environment of each rank to a name that no other machine has",
+                ranks.start
+            )));
         }
     }
     let nodes = Placement::of(all.map(|place| part(place, 0).unwrap_or_default()));
@@ -530,12 +528,10 @@ fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Place
 /// Ranks with different intervals or stores would not take the same steps. Collective.
 fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
     let Some(rank) = first_differing(comm, &descriptors.common().pack())? else { return Ok(()) };
-    Err(Error::Config {
-        why: format!(
-            "rank {rank} differs from rank 0 in a STORE or CKPT line; use variables that are not the same on all ranks only in the \
-             folder of a STORE and for GROUPS"
-        ),
-    })
+    Err(Error::Config(format!(
+        "rank {rank} differs from rank 0 in a STORE or CKPT line; use variables that are not the same on all ranks only in the \
+         folder of a STORE and for GROUPS"
+    )))
 }
 
 /// The prefix directory, with links followed where they lead to the same place on all ranks.
@@ -563,13 +559,11 @@ fn expect_one_prefix(comm: &dyn Comm, env: &Env, raw: &Settings, prefix: &Prefix
     };
     agree(comm, own).map_err(|error| match error {
         CollectiveError::Comm(error) => error.into(),
-        CollectiveError::Ranks(why) => Error::Config {
-            why: format!(
-                "the prefix directory of rank 0 is {}, and another rank means another one: {why}; set SCR_PREFIX for all ranks to \
-                 one absolute path, that of a folder in which the files of all ranks lie",
-                prefix.dir().display()
-            ),
-        },
+        CollectiveError::Ranks(why) => Error::Config(format!(
+            "the prefix directory of rank 0 is {}, and another rank means another one: {why}; set SCR_PREFIX for all ranks to \
+             one absolute path, that of a folder in which the files of all ranks lie",
+            prefix.dir().display()
+        )),
     })
 }
 

@@ -38,12 +38,10 @@ pub(crate) fn expect_alone(env: &Env) -> Result<(), Error> {
         Some((name, size)) => (size.to_string(), format!("{name}={size}, ")),
         None => ("several".to_owned(), String::new()),
     };
-    Err(Error::Config {
-        why: format!(
-            "the launcher has started {many} processes ({size}{name}={rank}), and MPI finds only this one: each would be a job of \
-             one rank, and restart from what the others have written. It is the launcher of another MPI, or has another interface: \
-             start the job with that of the MPI that the application is compiled with. If each process is to be a job of its own, \
-             give each a prefix directory of its own (SCR_PREFIX) and unset {name}"
-        ),
-    })
+    Err(Error::Config(format!(
+        "the launcher has started {many} processes ({size}{name}={rank}), and MPI finds only this one: each would be a job of \
+         one rank, and restart from what the others have written. It is the launcher of another MPI, or has another interface: \
+         start the job with that of the MPI that the application is compiled with. If each process is to be a job of its own, \
+         give each a prefix directory of its own (SCR_PREFIX) and unset {name}"
+    )))
 }

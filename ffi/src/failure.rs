@@ -146,9 +146,9 @@ impl From<SessionError> for Failure {
 fn session_code(error: &SessionError) -> Code {
     match error {
         SessionError::State { .. } => Code::State,
-        SessionError::Argument { .. } => Code::Argument,
-        SessionError::Files(_) | SessionError::Unread { .. } => Code::Io,
-        SessionError::Config { .. } => Code::Config,
+        SessionError::Argument(_) => Code::Argument,
+        SessionError::Files(_) | SessionError::Unread(_) => Code::Io,
+        SessionError::Config(_) => Code::Config,
         SessionError::Comm(_) => Code::Mpi,
         // A failure on any rank or of the dataset itself, and variants that core may add.
         _ => Code::Failure,
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_come_is_no_wrong_argument() {
-        let unread = SessionError::Unread { what: "ckpt.1/a has not come from another node".into() };
+        let unread = SessionError::Unread("ckpt.1/a has not come from another node".into());
         assert_eq!(Failure::from(unread).code(), Code::Io);
-        let unknown = SessionError::Argument { what: "`b' is not a file of `ckpt.1'".into() };
+        let unknown = SessionError::Argument("`b' is not a file of `ckpt.1'".into());
         assert_eq!(Failure::from(unknown).code(), Code::Argument);
     }
 

@@ -50,6 +50,6 @@ pub unsafe extern "C" fn SCR_Restart_file(rank: c_int, i: c_int, name: *mut c_ch
 }
 
 fn place(number: c_int, what: &str) -> Result<u32, SessionError> {
-    let negative = |_| SessionError::Argument { what: format!("{what} is {number}, and counts from 0") };
+    let negative = |_| SessionError::Argument(format!("{what} is {number}, and counts from 0"));
     u32::try_from(number).map_err(negative)
 }

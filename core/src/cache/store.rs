@@ -123,16 +123,14 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
         let identity =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
         job.agree(identity).map_err(|error| error.doing(format!("looking at the store {name}")))?;
-        return Err(Error::Config {
-            why: format!(
-                "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
-                 they share, or else set GROUP=NODE VIEW=PRIVATE",
-                store.group,
-                store.view_name(),
-                node(other),
-                node(one),
-            ),
-        });
+        return Err(Error::Config(format!(
+            "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
+             they share, or else set GROUP=NODE VIEW=PRIVATE",
+            store.group,
+            store.view_name(),
+            node(other),
+            node(one),
+        )));
     }
     let is_used = job.descriptors.redundancy.all().iter().any(|descriptor| descriptor.store == *name);
     if let Some((one, other)) = seen.placement.first_apart_in(said).filter(|_| is_used) {

@@ -59,7 +59,7 @@ impl Schemes {
         let checked = if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) };
         job.agree(checked).or_else(|error| {
             let why = error.agreed()?;
-            Err(Error::Config { why: why.to_string() })
+            Err(Error::Config(why.to_string()))
         })?;
         Ok(Self::with(plugins))
     }
@@ -115,7 +115,7 @@ impl Schemes {
                  says it, choose XOR, or run on more nodes"
             );
             if must {
-                return Err(Error::Config { why });
+                return Err(Error::Config(why));
             }
             job.report.warn(&format!("{why}. It goes on with SCR_SET_FAILURES={less}"));
             descriptor.set_failures = less;

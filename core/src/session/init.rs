@@ -436,19 +436,17 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
         broadcast_value(&*job.comm, (job.rank() == Rank(0)).then_some(own))?;
     let Some((line, claimed)) = other else { return Ok((running, false)) };
     if let Some(why) = claimed {
-        return Err(Error::Config { why });
+        return Err(Error::Config(why));
     }
     let node = job.nodes.name(job.rank());
     let is_first = job.nodes.leader(job.rank()) == job.rank();
     let is_asked = is_first && !job.is_recovery && !job.params.get(&param::SHARE_PREFIX);
     let lives = || lives_on(job.files(), &job.prefix, &line, node);
     if any(&*job.comm, [is_asked && lasts(job, lives)])? == [true] {
-        return Err(Error::Config {
-            why: format!(
-                "{}, or end the other one; SCR_SHARE_PREFIX=1 lets both run",
-                of_other_job(job, &line)
-            ),
-        });
+        return Err(Error::Config(format!(
+            "{}, or end the other one; SCR_SHARE_PREFIX=1 lets both run",
+            of_other_job(job, &line)
+        )));
     }
     warn_of_other_job(job, &line);
     let allocation = format!("allocation {},", job.params.get(&param::JOB_ID));

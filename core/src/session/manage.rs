@@ -48,9 +48,9 @@ impl Session {
             }
             None => {
                 let name = String::from_utf8_lossy(name);
-                let what =
-                    format!("the index has no dataset named `{name}', or only output that is not complete");
-                return Err(Error::Argument { what });
+                return Err(Error::Argument(format!(
+                    "the index has no dataset named `{name}', or only output that is not complete"
+                )));
             }
         };
         let record = |job: &Job| {
@@ -153,10 +153,10 @@ impl Session {
         self.expect_idle(call)?;
         if first_differing(&*self.job.comm, name)?.is_some() {
             let what = format!("the ranks gave different names to {call}; all must give the same");
-            return Err(Error::Argument { what });
+            return Err(Error::Argument(what));
         }
         if name.is_empty() {
-            return Err(Error::Argument { what: format!("{call} was given an empty name") });
+            return Err(Error::Argument(format!("{call} was given an empty name")));
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl Listed {
     /// Those that the file lists of a dataset in the prefix directory have.
     fn read(job: &Job, id: u64) -> Result<Self, Error> {
         let lists = Rank2File::read(job.files(), &job.prefix, id);
-        let lists = lists.map_err(|error| Error::Argument { what: scr_base::describe(&error) })?;
+        let lists = lists.map_err(|error| Error::Argument(scr_base::describe(&error)))?;
         Ok(Self::new(lists.by_rank().to_vec()))
     }
 
@@ -201,11 +201,11 @@ impl Session {
     /// As for [`restart_files`](Self::restart_files), or there is no such file.
     pub fn restart_file(&self, rank: u32, number: usize) -> Result<Vec<u8>, Error> {
         let files = self.files_of("SCR_Restart_file", rank)?;
-        let file = files.get(number).ok_or_else(|| Error::Argument {
-            what: format!(
+        let file = files.get(number).ok_or_else(|| {
+            Error::Argument(format!(
                 "rank {rank} wrote {} files, counted from 0, and there is no file {number}",
                 files.len()
-            ),
+            ))
         })?;
         Ok(file.name.as_bytes().to_vec())
     }
@@ -218,10 +218,10 @@ impl Session {
             hint: "set it before SCR_Init, and each rank gets the names of the files of all",
         })?;
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
-        let files = listed.by_rank.get(index).ok_or_else(|| Error::Argument {
-            what: format!("there is no rank {rank}: {} ranks wrote this checkpoint", listed.by_rank.len()),
-        })?;
-        Ok(files)
+        let written = listed.by_rank.len();
+        let none =
+            || Error::Argument(format!("there is no rank {rank}: {written} ranks wrote this checkpoint"));
+        listed.by_rank.get(index).map(Vec::as_slice).ok_or_else(none)
     }
 
     /// Whether the application can restart from what another number of ranks wrote.
@@ -297,8 +297,7 @@ pub(super) fn route_restart(
     let is_any = in_prefix || job.params.get(&param::RESTART_OTHER_RANKS);
     let (name, cure) = (String::from_utf8_lossy(name), if is_any { "" } else { FILES_OF_OTHERS });
     let (rank, label) = (job.rank(), record.label());
-    let what = format!("`{name}'{resolved} is not a file that rank {rank} wrote in {label}{cure}");
-    Err(Error::Argument { what })
+    Err(Error::Argument(format!("`{name}'{resolved} is not a file that rank {rank} wrote in {label}{cure}")))
 }
 
 /// The path in the prefix directory of a file that has not come from another node.
@@ -311,10 +310,10 @@ fn read_instead(
 ) -> Result<PathBuf, Error> {
     let what = format!("{name} of {} has not come from another node: {why}", cached.record.label());
     if !cached.prefix.has_files() {
-        return Err(Error::Unread { what });
+        return Err(Error::Unread(what));
     }
     let path = recorded_in_prefix(job, name, file)
-        .map_err(|error| Error::Unread { what: format!("{what}; in the prefix directory, {error}") })?;
+        .map_err(|error| Error::Unread(format!("{what}; in the prefix directory, {error}")))?;
     job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
     Ok(path)
 }
@@ -340,7 +339,7 @@ fn is_whole(job: &Job, copy: &Path, file: &ListedFile) -> bool {
 fn recorded_in_prefix(job: &Job, name: &FileName, file: &ListedFile) -> Result<PathBuf, Error> {
     let path = job.prefix.file(name);
     let compared = expect_recorded(job, &path, file);
-    compared.map_err(|error| Error::Unread { what: scr_base::describe(&error) })?;
+    compared.map_err(|error| Error::Unread(scr_base::describe(&error)))?;
     Ok(path)
 }
 
@@ -404,5 +403,5 @@ fn readable(job: &Job, path: &Path) -> Result<Vec<u8>, Error> {
         Ok(status) => format!("it is {}", status.kind.name()),
         Err(error) => error.to_string(),
     };
-    Err(Error::Argument { what: format!("{} cannot be read: {why}", path.display()) })
+    Err(Error::Argument(format!("{} cannot be read: {why}", path.display())))
 }

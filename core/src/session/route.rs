@@ -87,13 +87,12 @@ impl Session {
 pub(super) fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() >= MAX_FILENAME {
-        let what = format!(
+        return Err(Error::Argument(format!(
             "the path {} has {} bytes, and at most {} are allowed",
             path.display(),
             bytes.len(),
             MAX_FILENAME - 1
-        );
-        return Err(Error::Argument { what });
+        )));
     }
     Ok(bytes.to_vec())
 }
@@ -107,32 +106,29 @@ pub(super) fn below_prefix(
 ) -> Result<FileName, Error> {
     let given = String::from_utf8_lossy(name);
     if name.is_empty() || name.ends_with(b"/") {
-        return Err(Error::Argument { what: format!("`{given}' names no file") });
+        return Err(Error::Argument(format!("`{given}' names no file")));
     }
     let prefix = job.prefix.dir();
-    let mut inside =
-        |path: &Path| find(path).map_err(|error| Error::Argument { what: scr_base::describe(&error) });
+    let mut inside = |path: &Path| find(path).map_err(|error| Error::Argument(scr_base::describe(&error)));
     let path = absolute(job, name);
     // The prefix directory does not matter for an absolute name.
     let below = match inside(&path)? {
         None => inside(&normalise(&prefix.join(OsStr::from_bytes(name))))?,
         found => found,
     };
-    let below = below.ok_or_else(|| Error::Argument {
-        what: format!(
+    let below = below.ok_or_else(|| {
+        Error::Argument(format!(
             "{} is outside the prefix directory {}; give a path under it, or a name that is relative to it, or set \
              SCR_PREFIX to a folder that holds all files",
             path.display(),
             prefix.display()
-        ),
+        ))
     })?;
     if below.as_os_str().is_empty() {
-        return Err(Error::Argument {
-            what: format!("`{given}' is the prefix directory itself and no file"),
-        });
+        return Err(Error::Argument(format!("`{given}' is the prefix directory itself and no file")));
     }
     // A name that can never get there is refused now, and not at a flush in an hour.
-    FileName::parse(below.as_os_str().as_bytes()).map_err(|error| Error::Argument { what: error.to_string() })
+    FileName::parse(below.as_os_str().as_bytes()).map_err(|error| Error::Argument(error.to_string()))
 }
 
 /// A name from the application as an absolute path.
@@ -314,7 +310,7 @@ pub(super) struct ApartError {
 
 impl From<ApartError> for Error {
     fn from(apart: ApartError) -> Self {
-        Error::Argument { what: apart.to_string() }
+        Error::Argument(apart.to_string())
     }
 }
 

@@ -58,7 +58,7 @@ const PLACES: [(usize, &str); 3] = [(1, "1"), (1, "0"), (2, "0")];
 fn no_run_begins_if_the_ranks_mean_different_prefix_directories() {
     let refused = |world: &World, words: &[&str]| {
         let run = world.try_run(|application| match application.map(|_| ()) {
-            Err(Error::Config { why }) => why,
+            Err(Error::Config(why)) => why,
             other => panic!("{other:?}"),
         });
         for why in run.ranks {

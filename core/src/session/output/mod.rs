@@ -120,8 +120,8 @@ impl Output {
                 job.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
             }
             let journal = self.part.filemap();
-            self.journal.append(job.files(), &Entry::File(&file.name)).map_err(|error| Error::Argument {
-                what: format!("cannot record the file in {}: {error}", journal.display()),
+            self.journal.append(job.files(), &Entry::File(&file.name)).map_err(|error| {
+                Error::Argument(format!("cannot record the file in {}: {error}", journal.display()))
             })?;
             self.record.files.push(file);
         }
@@ -140,7 +140,7 @@ impl Output {
         if found.kind == Kind::Other {
             // A pipe, say: who opens it waits for its reader.
             let what = format!("{} is {}; remove what is in its place", path.display(), found.kind.name());
-            return Err(Error::Argument { what });
+            return Err(Error::Argument(what));
         }
         self.may_replace = true;
         if is_recorded(true, self.is_older_at_risk) {
@@ -317,13 +317,11 @@ fn more(others: usize) -> String {
 fn expect_own_base_name(record: &RankRecord, name: &FileName) -> Result<(), Error> {
     let twin = record.files.iter().find(|file| file.name.base() == name.base() && file.name != *name);
     let Some(twin) = twin else { return Ok(()) };
-    Err(Error::Argument {
-        what: format!(
-            "`{name}' and `{}' have the same base name, and in cache only base names are kept; \
-             give this rank's files different base names or set SCR_CACHE_BYPASS=1",
-            twin.name
-        ),
-    })
+    Err(Error::Argument(format!(
+        "`{name}' and `{}' have the same base name, and in cache only base names are kept; \
+         give this rank's files different base names or set SCR_CACHE_BYPASS=1",
+        twin.name
+    )))
 }
 
 #[cfg(test)]

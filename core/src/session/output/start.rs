@@ -269,12 +269,12 @@ impl Wanted<'_> {
         let [most, least, crowded, created, changed] = all_reduce(&*job.comm, words, Op::Max)?;
         if most != !least {
             let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
-            return Err(Error::Argument { what: what.to_owned() });
+            return Err(Error::Argument(what.to_owned()));
         }
         if let Some(len) = self.name.map(<[u8]>::len).filter(|&len| len == 0 || len >= MAX_FILENAME) {
             let most = MAX_FILENAME - 1;
             let what = format!("the name of a dataset has 1 to {most} bytes, and this one has {len}");
-            return Err(Error::Argument { what });
+            return Err(Error::Argument(what));
         }
         Ok(Agreed { created, crowded: u32::try_from(!crowded).ok().map(Rank), changed })
     }
@@ -290,7 +290,7 @@ impl Wanted<'_> {
     ) -> Result<RankRecord, Error> {
         let protection = schemes.protection_of(job, cache, descriptor).or_else(|error| {
             let why = error.agreed()?;
-            Err(Error::Config { why: format!("no dataset can be started: {why}") })
+            Err(Error::Config(format!("no dataset can be started: {why}")))
         })?;
         let id = cache.take_id(job)?;
         let dataset = DatasetDescriptor {
