@@ -1,7 +1,7 @@
 //! The errors of a call of the interface.
 
 use scr_base::fs::FsError;
-use scr_comm::{CollectiveError, CommError, RankErrors};
+use scr_comm::{Collective, CollectiveError, CommError, RankErrors};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -35,17 +35,17 @@ pub enum Error {
     Comm(#[from] CommError),
 }
 
-/// Names the operation of a call in which the ranks agreed on an error.
-pub(crate) trait Doing {
-    /// The error of a call in which this was being done.
-    fn doing(self, doing: impl Into<String>) -> Error;
+/// Names the step of a call in which the ranks agreed on an error.
+pub(crate) trait Doing<T> {
+    /// What came of a step of a call, with the name of the step in its error.
+    fn doing(self, doing: impl Into<String>) -> Result<T, Error>;
 }
 
-impl Doing for CollectiveError {
-    fn doing(self, doing: impl Into<String>) -> Error {
-        match self {
+impl<T> Doing<T> for Collective<T> {
+    fn doing(self, doing: impl Into<String>) -> Result<T, Error> {
+        self.map_err(|error| match error {
             CollectiveError::Ranks(why) => Error::Phase { doing: doing.into(), why },
             CollectiveError::Comm(error) => error.into(),
-        }
+        })
     }
 }

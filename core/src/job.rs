@@ -130,9 +130,9 @@ impl Job {
         job.make_scr_dir()?;
         job.count_run(0)?;
         job.on_each_node(|| job.run.wait_for_prefix(job.files(), &job.prefix))
-            .map_err(|error| error.doing("looking for the prefix directory on each node"))?;
+            .doing("looking for the prefix directory on each node")?;
         let held = job.agree(job.run.hold_prefix(&job.env.files, &job.prefix));
-        job.env.files = held.map_err(|error| error.doing("opening the prefix directory"))?;
+        job.env.files = held.doing("opening the prefix directory")?;
         job.log = Log::begin(job.rank(), &job.env, &job.params, &job.report, &job.prefix);
         Ok(job)
     }
@@ -216,8 +216,8 @@ impl Job {
     /// The records of earlier runs cannot be read, or the prefix directory cannot be written to for another reason than want
     /// of room.
     pub(crate) fn count_run(&mut self, seen: u64) -> Result<(), Error> {
-        let begun = self.on_first(|| self.begin_run(seen));
-        let run = begun.map_err(|error| error.doing("recording this run in the prefix directory"))?;
+        let run =
+            self.on_first(|| self.begin_run(seen)).doing("recording this run in the prefix directory")?;
         self.run = RunId { is_second: self.run.is_second, ..run };
         Ok(())
     }
@@ -280,8 +280,7 @@ impl Job {
         if is_new && made.is_ok() {
             self.report.notice(&prefix.was_made());
         }
-        self.agree(made)
-            .map_err(|error| error.doing("making the folder .scr in the prefix directory (SCR_PREFIX)"))
+        self.agree(made).doing("making the folder .scr in the prefix directory (SCR_PREFIX)")
     }
 
     /// Whether the ranks are a part of those that were launched together, and others of them may have sessions of their own.

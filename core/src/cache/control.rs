@@ -11,7 +11,6 @@ use crate::error::{Doing as _, Error};
 use crate::job::{job_folder, Job};
 use scr_base::env::Env;
 use scr_base::fs::{FsError, OwnedDir};
-use scr_comm::CollectiveError;
 use scr_config::param::{self, Params};
 use std::path::Path;
 
@@ -43,15 +42,13 @@ pub fn make_control_dir(env: &Env, params: &Params) -> Result<OwnedDir, FsError>
 /// A folder cannot be made.
 pub(super) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<(OwnedDir, Seen, OwnedDir), Error> {
     let (files, base) = (job.files(), &job.descriptors.control);
-    let doing = |error: CollectiveError| {
-        error.doing(format!("making the control folder on {} (SCR_CNTL_BASE)", base.name))
-    };
+    let doing = format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
     let made = OwnedDir::make(files, &base.path, &job.job_folder(), job.env.uid);
-    let control = job.agree(made).map_err(doing)?;
+    let control = job.agree(made).doing(&doing)?;
     job.report_other_name(&base.path, &control);
-    let seen = sharing.of(&control, NUMBER).map_err(doing)?;
+    let seen = sharing.of(&control, NUMBER).doing(&doing)?;
     let Some((one, other)) = seen.placement.first_apart_in(&job.nodes) else {
-        let own = job.agree(own(control.clone(), &job.params, job.env.uid)).map_err(doing)?;
+        let own = job.agree(own(control.clone(), &job.params, job.env.uid)).doing(&doing)?;
         return Ok((control, seen, own));
     };
     let node = |rank| format!("{} (rank {rank})", job.nodes.name(rank));
@@ -63,9 +60,9 @@ pub(super) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<(OwnedDir, Seen, 
         base.name,
     ));
     let nodes = control.make_below(Path::new(NODES), job.env.uid);
-    let nodes = job.agree(nodes).map_err(doing)?;
-    let folder = own_folder(job, &seen.placement, &nodes, "").map_err(doing)?;
-    let own = job.agree(nodes.make_below(&folder.below(Path::new("")), job.env.uid)).map_err(doing)?;
+    let nodes = job.agree(nodes).doing(&doing)?;
+    let folder = own_folder(job, &seen.placement, &nodes, "").doing(&doing)?;
+    let own = job.agree(nodes.make_below(&folder.below(Path::new("")), job.env.uid)).doing(&doing)?;
     Ok((control, seen, own))
 }
 

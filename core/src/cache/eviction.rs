@@ -387,8 +387,7 @@ impl Cache {
         if any(&*job.comm, [unrecorded > 0])? == [true] {
             let seqs: Vec<Seq> = there.iter().map(|cached| cached.seq()).collect();
             let request = Request::Withdraw { seqs: &seqs, which: None, alone: None, before: None };
-            let recorded = job.do_on_first(|| job.ledger().transact(&request));
-            recorded.map_err(|error| error.doing(RECORDING))?;
+            job.do_on_first(|| job.ledger().transact(&request)).doing(RECORDING)?;
         }
         for &id in ids {
             self.dataset_mut(id).into_iter().for_each(|cached| cached.set_standing(Standing::Refused));

@@ -438,7 +438,7 @@ impl Cache {
             seqs.extend(listed);
             withdrawn.map(drop)
         });
-        recorded.map_err(|error| error.doing(RECORDING))?;
+        recorded.doing(RECORDING)?;
         let is_over =
             |entry: &FlushEntry| entry.is_only_checkpoint() && over.is_some_and(|over| over.has(entry.seq()));
         self.list(job, News::GivenUp(&|entry| seqs.contains(&entry.seq()) || is_over(entry)));

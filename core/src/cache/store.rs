@@ -11,7 +11,7 @@ use crate::job::Job;
 use scr_base::fs::{EntryName, OwnedDir};
 use scr_comm::collective::route;
 use scr_comm::placement::Placement;
-use scr_comm::{AnyError, Collective, CollectiveError, CommError, Rank};
+use scr_comm::{AnyError, Collective, CommError, Rank};
 use scr_config::descriptor::{Evict, Store, View, WORLD};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -75,26 +75,24 @@ fn open(
     sharing: &Sharing<'_>,
     known: Option<(OwnedDir, Seen)>,
 ) -> Result<StoreInUse, Error> {
-    let doing = |error: CollectiveError| {
-        error.doing(format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name))
-    };
+    let doing = format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name);
     let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
     let made = || make(job.files(), &store.path, &job.job_folder(), job.env.uid);
     let (root, seen) = known.unzip();
     let group = job.group_value(&store.group).map_err(AnyError::from);
     let own = group.and_then(|group| Ok((group, root.map_or_else(made, Ok)?)));
-    let (group, root) = job.agree(own).map_err(doing)?;
+    let (group, root) = job.agree(own).doing(&doing)?;
     let look = || {
         job.report_other_name(&store.path, &root);
         sharing.of(&root, number)
     };
-    let seen = seen.map_or_else(look, Ok).map_err(doing)?;
+    let seen = seen.map_or_else(look, Ok).doing(&doing)?;
     let is_global = store.view == View::Global;
     let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
     check(job, store, &said, &seen)?;
     let (placement, suffix) = (seen.placement, node_dir::suffix_of(job));
     let cache = if is_global || placement.count() < job.nodes.count() || job.is_part() {
-        own_folder(job, &placement, &root, &suffix).map_err(doing)?.below(root.path())
+        own_folder(job, &placement, &root, &suffix).doing(&doing)?.below(root.path())
     } else {
         root.path().to_owned()
     };
@@ -122,7 +120,7 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
     if let Some((one, other)) = said.first_apart_in(&seen.placement) {
         let identity =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
-        job.agree(identity).map_err(|error| error.doing(format!("looking at the store {name}")))?;
+        job.agree(identity).doing(format!("looking at the store {name}"))?;
         return Err(Error::Config(format!(
             "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
              they share, or else set GROUP=NODE VIEW=PRIVATE",

@@ -17,9 +17,7 @@ use scr_prefix::{Index, PrefixError};
 fn dataset(job: &Job, id: u64) -> Result<(), Error> {
     let (node, run) = (job.nodes.name(job.rank()), job.run.number);
     let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix, run };
-    let note = deleting
-        .run(id)
-        .map_err(|error| error.doing(format!("deleting dataset {id} from the prefix directory")))?;
+    let note = deleting.run(id).doing(format!("deleting dataset {id} from the prefix directory"))?;
     if let Some(note) = note {
         job.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
     }
@@ -40,8 +38,7 @@ pub(crate) fn all(job: &Job) -> Result<(), Error> {
         Ok(entries.iter().map(|entry| entry.id).collect())
     })?;
     let purge = Request::Purge(&listed);
-    let recorded = job.do_on_first(|| (!listed.is_empty()).then(|| ledger.transact(&purge)).transpose());
-    recorded.map_err(|error| error.doing(doing))?;
+    job.do_on_first(|| (!listed.is_empty()).then(|| ledger.transact(&purge)).transpose()).doing(doing)?;
     listed.iter().try_for_each(|&id| dataset(job, id))?;
     job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
     Ok(())
@@ -125,8 +122,7 @@ fn listed(
     doing: &str,
     find: impl FnOnce(&Index) -> Result<Vec<u64>, PrefixError>,
 ) -> Result<Vec<u64>, Error> {
-    let found = job.on_first(|| job.ledger().index().and_then(|index| find(&index)));
-    found.map_err(|error| error.doing(doing))
+    job.on_first(|| job.ledger().index().and_then(|index| find(&index))).doing(doing)
 }
 
 const READING: &str = "reading the index of the prefix directory";

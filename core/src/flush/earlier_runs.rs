@@ -50,7 +50,7 @@ pub(crate) fn resolve_pending_flushes(
 ) -> Result<LeftWhole, Error> {
     wait_for_transfers(job, control, host)?;
     let ended = job.do_on_first(|| end(job, running)).map(Option::unwrap_or_default);
-    ended.map_err(|error| error.doing("ending the flushes that earlier runs have left"))
+    ended.doing("ending the flushes that earlier runs have left")
 }
 
 fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {

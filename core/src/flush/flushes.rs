@@ -263,8 +263,7 @@ impl Flushes {
     /// One could not be taken back, and would list the dataset again.
     pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), Error> {
         let abandoned = job.do_on_first(|| job.ledger().abandon(|dataset| dataset.name == name));
-        let doing = || format!("ending the flushes of `{}'", String::from_utf8_lossy(name));
-        abandoned.map_err(|error| error.doing(doing()))?;
+        abandoned.doing(format!("ending the flushes of `{}'", String::from_utf8_lossy(name)))?;
         self.unfinished.retain(|(_, record)| record.dataset.name != name);
         Ok(())
     }

@@ -101,13 +101,12 @@ pub(super) fn record_chosen(job: &Job, name: &[u8], went_back: &WentBack) -> Res
         last.write(job.files(), &job.prefix)?;
         job.ledger().transact(&Request::MakeCurrent(name))
     });
-    recorded.map(drop).map_err(|error| error.doing("recording the restart from what SCR_CURRENT names"))
+    recorded.map(drop).doing("recording the restart from what SCR_CURRENT names")
 }
 
 /// The last restart from this name in this allocation, if there was one.
 fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Restarted>, Error> {
-    let last = job
-        .on_first(|| Restarted::read(job.files(), &job.prefix))
-        .map_err(|error| error.doing("reading whether SCR_CURRENT was restarted from before"))?;
+    let last = job.on_first(|| Restarted::read(job.files(), &job.prefix));
+    let last = last.doing("reading whether SCR_CURRENT was restarted from before")?;
     Ok(last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID)))
 }

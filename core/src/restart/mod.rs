@@ -509,7 +509,7 @@ impl WentBack {
             dataset.is_only_checkpoint() && dataset.name != chosen && dataset.seq() > self.0.after
         };
         let abandoned = job.do_on_first(|| job.ledger().abandon(is_unwanted)).map(drop);
-        abandoned.map_err(|error| error.doing("ending the flushes of checkpoints newer than the chosen one"))
+        abandoned.doing("ending the flushes of checkpoints newer than the chosen one")
     }
 
     /// Drops the newer checkpoints if the user wants that: `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or

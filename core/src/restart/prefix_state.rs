@@ -100,8 +100,7 @@ impl PrefixState {
     /// # Errors
     /// A file there cannot be read: a run that took it for missing would start fresh and ignore existing datasets.
     pub(crate) fn read(job: &Job) -> Result<Self, Error> {
-        let found = job.on_first(|| look_into_prefix(job));
-        found.map_err(|error| error.doing("reading what the prefix directory has"))
+        job.on_first(|| look_into_prefix(job)).doing("reading what the prefix directory has")
     }
 
     /// The names of the checkpoints that a run with the right number of ranks can restart from.

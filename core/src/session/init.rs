@@ -395,7 +395,7 @@ fn expect_prefix(job: &Job) -> Result<(), Error> {
         Some(_) => job.run.wait_for_prefix(job.files(), &job.prefix),
         None => Ok(()),
     };
-    job.on_first(is_there).map_err(|error| error.doing("finding the checkpoint to restart from"))
+    job.on_first(is_there).doing("finding the checkpoint to restart from")
 }
 
 /// A run that has found no checkpoint must not begin from nothing where one may lie in a place that could not be read: `unread`
@@ -418,7 +418,7 @@ pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error>
              cache"
         ))
     });
-    job.agree(own).map_err(|error| error.doing("finding the checkpoint to restart from"))
+    job.agree(own).doing("finding the checkpoint to restart from")
 }
 
 /// Registers this job in the prefix directory. Another one that may run there at the same time is warned of: its flushes under way
@@ -532,7 +532,7 @@ fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<bool,
         _ => Ok(()),
     };
     let written = written.or_else(|error| job.accept_want_of_room(error));
-    job.agree(written).map_err(|error| error.doing("writing to the folder .scr of the prefix directory"))?;
+    job.agree(written).doing("writing to the folder .scr of the prefix directory")?;
     Ok(knows_others)
 }
 

@@ -10,7 +10,6 @@ use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::restart::Restart;
 use scr_comm::collective::first_differing;
-use scr_comm::CollectiveError;
 use scr_prefix::ledger::{self, Candidate, Dropping, Leave, Request};
 use scr_prefix::{DatasetDescriptor, Index, IndexEntry, Seq};
 use serde::{Deserialize, Serialize};
@@ -39,7 +38,7 @@ impl Session {
             Some(Listed::Checkpoint(seq, known.unwrap_or(0)))
         };
         let listed = self.job.on_first(|| self.job.ledger().look(find));
-        let listed = listed.map_err(|error| error.doing("reading the index of the prefix directory"))?;
+        let listed = listed.doing("reading the index of the prefix directory")?;
         let Self { job, cache, schemes, restart, .. } = self;
         let (seq, checkpoint) = match listed {
             Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
@@ -54,8 +53,8 @@ impl Session {
             }
         };
         let record = |job: &Job| {
-            let changed = job.do_on_first(|| job.ledger().transact(&Request::MakeCurrent(name))).map(drop);
-            changed.map_err(|error| error.doing("changing the index of the prefix directory"))
+            let changed = job.do_on_first(|| job.ledger().transact(&Request::MakeCurrent(name)));
+            changed.map(drop).doing("changing the index of the prefix directory")
         };
         restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq, record)?;
         self.job.log.add_entry(Record::event(Event::Current).id(seq.id).named(name));
@@ -89,14 +88,14 @@ impl Session {
         let _call = self.begin_call(call);
         self.check_name(call, name)?;
         let label = String::from_utf8_lossy(name);
-        let failed = |error: CollectiveError| error.doing(format!("{doing} `{label}'"));
+        let doing = format!("{doing} `{label}'");
         // A dataset that another run reads in place is refused before anything is done that cannot be undone.
         let run = self.job.run.number;
         let refused = self.job.do_on_first(|| {
             let ledger = self.job.ledger();
             ledger.index().and_then(|index| ledger.refuse_held_named(&index, name, run))
         });
-        refused.map_err(failed)?;
+        refused.doing(&doing)?;
         self.warn_of_others(call, name);
         let in_cache = self.end_flushes_of(name)?;
         // Nothing that is deleted is left to be listed again.
@@ -120,7 +119,7 @@ impl Session {
         if !was_listed && in_cache.is_empty() {
             self.job.report.info(&format!("{call}: there is no dataset named `{label}'"));
         }
-        dropped.map(drop).map_err(failed)
+        dropped.map(drop).doing(&doing)
     }
 
     /// Ends the flushes of the datasets of this name, or those would be listed again once they have arrived. Gives the ids of
