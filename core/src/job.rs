@@ -371,7 +371,15 @@ impl Job {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn has_lost_descriptors(&self) -> Result<bool, CommError> {
-        any(&*self.comm, [self.closed.load(Ordering::Relaxed)]).map(|[has_lost]| has_lost)
+        self.any(self.closed.load(Ordering::Relaxed))
+    }
+
+    /// Whether this holds on any rank. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn any(&self, own: bool) -> Result<bool, CommError> {
+        any(&*self.comm, [own]).map(|[any]| any)
     }
 
     /// The first rank of each node does `work`. Collective.

@@ -7,7 +7,6 @@ use super::Cache;
 use crate::job::{Job, Said};
 use crate::typed::broadcast_value;
 use scr_base::fs::{retried, At, Files, FsError};
-use scr_comm::collective::any;
 use scr_comm::{Collective, CommError, Rank};
 use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::Prefix;
@@ -64,8 +63,7 @@ impl Cache {
             if is_ours {
                 self.remove_part(job, &self.part_of(record));
             }
-            let [is_final] = any(&*job.comm, [is_final])?;
-            if is_final {
+            if job.any(is_final)? {
                 return begun;
             }
             renumber(record, self.take_id(job)?);

@@ -17,7 +17,7 @@ use crate::job::Job;
 use scr_base::fs::verify::expect_bytes;
 use scr_base::fs::Files;
 use scr_base::message::amount;
-use scr_comm::collective::{all_reduce, any, barrier, broadcast, first_rank, Op};
+use scr_comm::collective::{all_reduce, barrier, broadcast, first_rank, Op};
 use scr_comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use scr_config::descriptor::Evict;
 use scr_config::param;
@@ -162,7 +162,7 @@ impl Cache {
         let stale = std::mem::take(&mut self.stale).into_iter();
         let (same, others): (Vec<_>, Vec<_>) = stale.partition(|stale| stale.seq == Some(fetched));
         self.stale = others;
-        [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
+        self.has_remains = job.any(!self.stale.is_empty())?;
         if self.clear(job, &same)? || self.clear_remains(job)? {
             return Ok(true);
         }
@@ -181,9 +181,7 @@ impl Cache {
             return Ok(false);
         }
         let needed = room::expected(self.stores[store].last_bytes);
-        let is_crowded = self.less_than(needed, job, store)?.is_some();
-        let [is_crowded] = any(&*job.comm, [is_crowded])?;
-        Ok(is_crowded)
+        job.any(self.less_than(needed, job, store)?.is_some())
     }
 
     /// Whether a new dataset does not fit beside the old ones and the remains of others, and why. Only the first rank of a node
@@ -239,8 +237,7 @@ impl Cache {
 
     /// Whether a store has run full on any node. Collective.
     pub(crate) fn is_full(&self, job: &Job, store: usize) -> Result<bool, CommError> {
-        let [full] = any(&*job.comm, [self.less_than(FULL, job, store)?.is_some()])?;
-        Ok(full)
+        job.any(self.less_than(FULL, job, store)?.is_some())
     }
 
     /// The room of a store where that is less. Collective.
@@ -384,7 +381,7 @@ impl Cache {
             return Ok(());
         }
         let unrecorded = there.iter().filter(|cached| !cached.record_refused(job)).count();
-        if any(&*job.comm, [unrecorded > 0])? == [true] {
+        if job.any(unrecorded > 0)? {
             let seqs: Vec<Seq> = there.iter().map(|cached| cached.seq()).collect();
             let request = Request::Withdraw { seqs: &seqs, which: None, alone: None, before: None };
             job.do_on_first(|| job.ledger().transact(&request)).doing(RECORDING)?;

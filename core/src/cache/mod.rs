@@ -65,7 +65,6 @@ use owner::Owner;
 use part::PartDir;
 use record::RankRecord;
 use scr_base::fs::{Files, FsError, OwnedDir};
-use scr_comm::collective::any;
 use scr_comm::CommError;
 use scr_prefix::ledger::{Dropping, Request};
 use scr_prefix::{Between, DatasetDescriptor, FlushEntry, FlushFile, PrefixError, Seq};
@@ -369,7 +368,7 @@ impl Cache {
     pub(crate) fn release_of_other_ranks(&mut self, job: &Job, loaded: Option<Seq>) -> Result<(), CommError> {
         let is_free = |part: &mut StalePart| crate::holdings::is_spare(part.is_saved, part.seq, loaded);
         self.stale.extend(self.of_other_ranks.extract_if(.., is_free));
-        [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
+        self.has_remains = job.any(!self.stale.is_empty())?;
         Ok(())
     }
 
@@ -385,7 +384,7 @@ impl Cache {
         changed: BTreeSet<Seq>,
     ) -> Result<(), CommError> {
         (self.stale, self.left, self.changed) = (stale, left, changed);
-        [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
+        self.has_remains = job.any(!self.stale.is_empty())?;
         Ok(())
     }
 
@@ -412,9 +411,9 @@ impl Cache {
     ) -> Result<(), Error> {
         let own: Vec<Seq> =
             self.left.iter().filter(|left| is_unwanted(left)).map(DatasetDescriptor::seq).collect();
-        let all = match any(&*job.comm, [!own.is_empty()])? {
-            [true] => gather_values(&*job.comm, &own)?.unwrap_or_default(),
-            [false] => Vec::new(),
+        let all = match job.any(!own.is_empty())? {
+            true => gather_values(&*job.comm, &own)?.unwrap_or_default(),
+            false => Vec::new(),
         };
         let cached = in_cache.iter().filter_map(|&id| self.dataset(id)).map(CachedDataset::seq);
         let mut seqs: Vec<Seq> = all.into_iter().flatten().chain(cached).collect();

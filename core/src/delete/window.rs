@@ -4,7 +4,6 @@ use super::Deleting;
 use crate::cache::Cache;
 use crate::error::{Doing as _, Error};
 use crate::job::Job;
-use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::ledger::{beyond_window, Request};
@@ -112,8 +111,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
 fn is_still_whole(job: &Job, id: u64) -> Result<bool, CommError> {
     let counts = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
     let is_lost = job.rank() == Rank(0) && !job.ledger().look(counts).unwrap_or(true);
-    let [is_lost] = any(&*job.comm, [is_lost])?;
-    Ok(!is_lost)
+    Ok(!job.any(is_lost)?)
 }
 
 /// Ids that rank 0 finds in the index, on all ranks.

@@ -13,7 +13,6 @@ use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::verify::{block_size, compare, open_whole, FileError};
 use scr_base::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
-use scr_comm::collective::any;
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::param;
 use scr_prefix::ledger::{self, LedgerDir};
@@ -108,8 +107,7 @@ fn is_wanted(job: &Job, cache: &Cache, cached: &CachedDataset) -> bool {
 /// Whether two ranks have a file of one name, or one has a file where another has a folder.
 fn are_shared(job: &Job, files: &[SourceFile]) -> Result<bool, CommError> {
     let owners = assign_owners(&*job.comm, files.iter().map(|file| &file.name))?;
-    let is_shared = !owners.shared.is_empty() || owners.is_folder.is_some();
-    Ok(any(&*job.comm, [is_shared])? == [true])
+    job.any(!owners.shared.is_empty() || owners.is_folder.is_some())
 }
 
 fn pack(

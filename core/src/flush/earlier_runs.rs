@@ -9,7 +9,7 @@ use super::pauses::WaitLimit;
 use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use crate::plugin::PluginHost;
-use scr_comm::collective::{all_reduce, any, broadcast, Op};
+use scr_comm::collective::{all_reduce, broadcast, Op};
 use scr_comm::{AnyError, CommError, Rank};
 use scr_prefix::commit::{FlushOutcome, CURE};
 use scr_prefix::ledger::Wish;
@@ -91,8 +91,7 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
         let patience =
             patience.get_or_insert_with(|| WaitLimit::begin(MOST, MOST_STANDING, job.elapsed(), moved));
         // All clocks are asked, and the first whose time is up decides.
-        let [up] = any(&*job.comm, [!patience.lasts(job.elapsed(), moved)])?;
-        if up {
+        if job.any(!patience.lasts(job.elapsed(), moved))? {
             job.report.notice("they take too long, and are rolled back");
             return Ok(());
         }

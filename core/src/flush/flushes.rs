@@ -18,7 +18,7 @@ use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use crate::typed::broadcast_value;
 use scr_base::message::throughput;
-use scr_comm::collective::{any, broadcast};
+use scr_comm::collective::broadcast;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::commit::CloseOutcome;
@@ -553,12 +553,12 @@ fn fate(site: &FlushSite<'_>, id: u64) -> Result<&'static str, CommError> {
     let (job, cached) = (site.job, dataset(site.cache, id));
     let loss = visible_loss(job.files(), &cached.part, &cached.record);
     let is_gone = !cached.record.protection.bypass && loss.is_some_and(|loss| loss.lost == Lost::Data);
-    Ok(match any(&*job.comm, [is_gone])? {
-        [true] => "files of it are missing in cache",
-        [false] if cached.record.protection.bypass => {
+    Ok(match job.any(is_gone)? {
+        true => "files of it are missing in cache",
+        false if cached.record.protection.bypass => {
             "its files stay in the prefix directory, where it is not listed"
         }
-        [false] => "it is kept in cache",
+        false => "it is kept in cache",
     })
 }
 
@@ -657,9 +657,7 @@ fn was_dropped_meanwhile(site: &FlushSite<'_>, id: u64, error: &FlushError) -> R
         return Ok(false);
     }
     let (job, cached) = (site.job, dataset(site.cache, id));
-    let own = job.rank() == Rank(0) && was_dropped(job, cached).unwrap_or(false);
-    let [is_dropped] = any(&*job.comm, [own])?;
-    Ok(is_dropped)
+    job.any(job.rank() == Rank(0) && was_dropped(job, cached).unwrap_or(false))
 }
 
 /// The user does not want it any more.

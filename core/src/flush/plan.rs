@@ -8,7 +8,6 @@ use super::running::{Running, RunningFlush};
 use super::step::{Step, StepError};
 use super::{Flush, FlushError, ToFlush};
 use scr_base::fs::{At, Kind, Status};
-use scr_comm::collective::any;
 use scr_comm::Rank;
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{CommonFiles, RecordedLists};
@@ -115,15 +114,13 @@ impl Flush<'_> {
             true => self.options.may_replace,
             false => !owners.with_files.iter().all(is_new),
         };
-        let [possible] = any(&*self.job.comm, [possible])?;
+        let possible = self.job.any(possible)?;
         if self.options.in_place || !possible {
             return Ok(possible);
         }
         let there = copies.iter().map(|copy| self.status_of_target(&copy.target));
         let there = there.collect::<Result<Vec<_>, _>>().map(|there| there.iter().any(Option::is_some));
-        let there = self.agreed(dataset, Step::Renaming, there)?;
-        let [any] = any(&*self.job.comm, [there])?;
-        Ok(any)
+        Ok(self.job.any(self.agreed(dataset, Step::Renaming, there)?)?)
     }
 
     fn status_of_target(&self, target: &Path) -> Result<Option<Status>, StepError> {

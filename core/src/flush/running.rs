@@ -105,8 +105,7 @@ impl Flush<'_> {
     /// The ranks could not talk.
     pub(crate) fn is_started(&self, run: &RunningFlush) -> Result<bool, FlushError> {
         let started = matches!(run.running, Running::Detached(Some(Ok(()))));
-        let [missing] = any(&*self.job.comm, [!started])?;
-        Ok(!missing)
+        Ok(!self.job.any(!started)?)
     }
 
     /// Waits for a flush, and closes it. All ranks call it.

@@ -103,9 +103,7 @@ impl Flush<'_> {
         }
         let dataset = &run.record.dataset;
         match self.agreed(dataset, Step::Copying, arrived.unwrap_or(Err(StepError::Cancelled))) {
-            Err(FlushError::Failed { dataset, account, .. })
-                if any(&*self.job.comm, [is_unsynced])? == [true] =>
-            {
+            Err(FlushError::Failed { dataset, account, .. }) if self.job.any(is_unsynced)? => {
                 Err(FlushError::Unsynced { dataset, account })
             }
             other => other,
@@ -208,10 +206,10 @@ impl Flush<'_> {
                 Err(FlushError::Unfinished { dataset: label(&record.dataset), why })
             }
             CloseOutcome::TakenBack => {
-                let left = any(&*self.job.comm, [!file_copy::remove_staging(self.files(), &run.copies)])?;
+                let left = self.job.any(!file_copy::remove_staging(self.files(), &run.copies))?;
                 // A file system that was full has had no room for the lock before.
                 if self.job.rank() == Rank(0) {
-                    self.job.commit().forget(record, left == [false]);
+                    self.job.commit().forget(record, !left);
                 }
                 Err(error)
             }

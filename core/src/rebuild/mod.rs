@@ -31,7 +31,7 @@ use crate::typed::{first_value, route_values};
 use parts::LocalPart;
 pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
-use scr_comm::collective::{all_reduce, any, barrier, Op};
+use scr_comm::collective::{all_reduce, barrier, Op};
 use scr_comm::{Comm, CommError, Rank};
 use scr_config::param::{self, Origin};
 use scr_prefix::{DatasetDescriptor, Seq};
@@ -241,8 +241,7 @@ pub(crate) fn damaged_redundancy(job: &Job, cache: &Cache) -> Result<Option<BTre
         Some((cached.id(), loss))
     });
     let damage: BTreeMap<u64, Loss> = damage.collect();
-    let [is_any] = any(&*job.comm, [!damage.is_empty()])?;
-    Ok(is_any.then_some(damage))
+    Ok(job.any(!damage.is_empty())?.then_some(damage))
 }
 
 /// Repairs the parts in which ranks have found damage. Collective.

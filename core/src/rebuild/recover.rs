@@ -99,7 +99,7 @@ pub(super) fn recover_damaged(
     cached: &CachedDataset,
     loss: Option<Loss>,
 ) -> Result<Option<Recovered>, CommError> {
-    if any(&*on.job.comm, [loss.is_some()])? == [false] {
+    if !on.job.any(loss.is_some())? {
         return Ok(None);
     }
     let CachedDataset { record, part, .. } = cached;
@@ -115,8 +115,7 @@ pub(super) fn recover_damaged(
 
 /// Whether a running process writes any part of it. Collective.
 fn is_being_written(job: &Job, local: &[&LocalPart]) -> Result<bool, CommError> {
-    let held = local.iter().any(|part| part.part.is_held(job.files()));
-    any(&*job.comm, [held]).map(|[held]| held)
+    job.any(local.iter().any(|part| part.part.is_held(job.files())))
 }
 
 /// Brings it back with all ranks that wrote it, and reports how that went.
@@ -154,7 +153,7 @@ fn rebuild(
             recovery.give_up();
             recovery.record_wrong_bytes();
             mark_failed(job, recovery.damaged_in_prefix())?;
-            let [is_damaged] = any(&*job.comm, [recovery.wrong_bytes.is_some()])?;
+            let is_damaged = job.any(recovery.wrong_bytes.is_some())?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             if recovery.is_spent_fetch()? {
                 job.report.error(&format!(
@@ -405,7 +404,7 @@ impl<'a> Recovery<'a> {
         let unwritten = absent || damaged || unsaid;
         let mut outcome =
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
-        let [anew] = any(&*job.comm, [changed || unwritten])?;
+        let anew = job.any(changed || unwritten)?;
         if anew {
             let kept = self.on.schemes.exchange_records(job, record);
             let kept = kept.inspect_err(|_| self.scheme_fails.set(true))?;
@@ -554,7 +553,7 @@ impl<'a> Recovery<'a> {
     /// would only hide older parts of the same checkpoint on other nodes. A refusal stays recorded. Collective.
     fn is_spent_fetch(&self) -> Result<bool, CommError> {
         let is_fetched = |record: &RankRecord| record.protection.bypass && record.is_fetched();
-        let [fetched] = any(&*self.on.job.comm, [self.record.is_some_and(is_fetched)])?;
+        let fetched = self.on.job.any(self.record.is_some_and(is_fetched))?;
         Ok(fetched && !self.refused && !self.on.is_shared)
     }
 

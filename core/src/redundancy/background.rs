@@ -21,7 +21,7 @@ use crate::holdings::MOST_LOCAL;
 use crate::job::Job;
 use scr_base::env::Link;
 use scr_base::parallel;
-use scr_comm::collective::{all_reduce, any, barrier, Op};
+use scr_comm::collective::{all_reduce, barrier, Op};
 use scr_comm::controlled::{Control, Controlled};
 use scr_comm::tcp;
 use scr_comm::{Collective, CollectiveError, Comm, CommError};
@@ -319,8 +319,7 @@ pub(super) fn protect(
             job.report_failed(job.files().remove_if_there(&part.redundancy()).map(drop));
             open.close_removed();
             let error = CollectiveError::from(error.agreed()?);
-            let [is_changed] = any(&*job.comm, [is_changed])?;
-            return Err(Failure { error, is_changed });
+            return Err(Failure { error, is_changed: job.any(is_changed)? });
         }
     };
     job.agree(Journal::add(job.files(), &part, &[Entry::Prepared(&record, &kept), Entry::Complete]))?;

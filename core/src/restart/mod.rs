@@ -17,7 +17,6 @@ use crate::fetch::{Fetcher, Search};
 use crate::holdings::{self, Goal, Holding, Standing};
 use crate::job::Job;
 use scr_base::message::count;
-use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::ledger::{Candidate, Dropping, Event, Leave, Request, Whose};
@@ -308,8 +307,7 @@ impl Restart {
                 break;
             }
             let is_ours = job.rank() != Rank(0) || hold_in_index(job, &checkpoint, is_listed);
-            let [is_replaced] = any(&*job.comm, [!is_ours])?;
-            if !is_replaced {
+            if !job.any(!is_ours)? {
                 self.held = Some(checkpoint.id);
                 break;
             }

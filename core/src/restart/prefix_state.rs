@@ -16,7 +16,6 @@ use crate::holdings::InPrefix;
 use crate::job::Job;
 use scr_base::fs::verify::{expect_bytes, FileError};
 use scr_base::fs::{At, FsError};
-use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::ledger::{self, Candidate};
@@ -366,7 +365,7 @@ impl Restart {
         };
         let kept = cached.record.files.iter().try_for_each(|file| expect_kept(job, cached, file));
         // A record of a file goes after the index has changed: so the index is asked once all ranks have looked for records.
-        let [is_given_out] = any(&*job.comm, [kept.is_err()])?;
+        let is_given_out = job.any(kept.is_err())?;
         Ok(match job.rank() {
             Rank(0) if !is_given_out => expect_whole(job, cached),
             _ => kept,

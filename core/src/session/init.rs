@@ -31,7 +31,6 @@ use crate::typed::{broadcast_value, first_value};
 use scr_base::env::Env;
 use scr_base::fs::Durability;
 use scr_base::message::Reporter;
-use scr_comm::collective::any;
 use scr_comm::placement::Survives;
 use scr_comm::watched::Watched;
 use scr_comm::{Comm, CommError, Rank};
@@ -442,7 +441,7 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
     let is_first = job.nodes.leader(job.rank()) == job.rank();
     let is_asked = is_first && !job.is_recovery && !job.params.get(&param::SHARE_PREFIX);
     let lives = || lives_on(job.files(), &job.prefix, &line, node);
-    if any(&*job.comm, [is_asked && lasts(job, lives)])? == [true] {
+    if job.any(is_asked && lasts(job, lives))? {
         return Err(Error::Config(format!(
             "{}, or end the other one; SCR_SHARE_PREFIX=1 lets both run",
             of_other_job(job, &line)

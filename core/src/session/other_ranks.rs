@@ -22,7 +22,6 @@ use crate::redundancy::schemes::Schemes;
 use crate::restart::{PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
 use scr_base::env::Link;
-use scr_comm::collective::any;
 use scr_comm::{Collective, CommError, RankErrors};
 use scr_config::param;
 use scr_prefix::Seq;
@@ -305,8 +304,7 @@ fn save(
     job.report
         .notice(&format!("{what}: it is in cache only, and is made whole in the prefix directory first"));
     let began = job.elapsed();
-    let has_failed = !copy(job, cache, record.dataset.id);
-    let [has_failed] = any(&*job.comm, [has_failed])?;
+    let has_failed = job.any(!copy(job, cache, record.dataset.id))?;
     let (why, is_lost) = match job.on_first(|| build(job, schemes, record.dataset.id)) {
         Ok(None) => {
             let took = (job.elapsed() - began).as_secs_f64();

@@ -9,7 +9,7 @@ use crate::job::{Job, Said};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
-use scr_comm::collective::{all_reduce, any, first_rank, Op};
+use scr_comm::collective::{all_reduce, first_rank, Op};
 use scr_comm::{Collective, Rank};
 use scr_config::descriptor::{Encode, Redundancy};
 use scr_config::param;
@@ -316,9 +316,7 @@ fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
         _ => Ok(false),
     };
     tell_unsaved(job, &taken);
-    let own = job.agree(taken)?;
-    let [is_any_left] = any(&*job.comm, [own])?;
-    Ok(is_any_left)
+    Ok(job.any(job.agree(taken)?)?)
 }
 
 /// Says once that nothing can be saved any more, until something can: an application may look at no code, and compute for
