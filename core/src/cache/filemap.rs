@@ -92,14 +92,8 @@ impl Journal {
         let path = part.filemap();
         let begin =
             || part.make_shared(files).and_then(|()| Self::begin(files, &path, first).at("create", &path));
-        let mut begun = begin();
-        for _ in 1..MOST_TRIES {
-            if !begun.as_ref().is_err_and(FsError::is_not_found) {
-                break;
-            }
-            begun = begin();
-        }
-        let journal = begun?;
+        let has_ended = |begun: &Result<_, _>| !begun.as_ref().is_err_and(FsError::is_not_found);
+        let journal = (1..MOST_TRIES).map(|_| begin()).find(has_ended).unwrap_or_else(begin)?;
         match part.finish_removal_before(files).and_then(|()| part.make_data(files)) {
             Ok(()) => Ok(journal),
             Err(error) => {
@@ -219,9 +213,7 @@ impl Claim {
 
 /// The first bytes of a filemap.
 fn beginning(first: &Entry<'_>) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend(frame(first));
-    bytes
+    [MAGIC, &frame(first)].concat()
 }
 
 impl Filemap {
@@ -250,28 +242,19 @@ impl Filemap {
             return map;
         };
         map.valid_len = MAGIC.len() as u64;
-        while !rest.is_empty() {
-            match next_frame(rest) {
-                Frame::Whole(payload, after) => {
-                    let taken = KvTree::unpack(payload).ok().and_then(|tree| map.take_in(&tree));
-                    if taken.is_none() {
-                        map.damaged = true;
-                        // The record is as it was written, and this release does not know it.
-                        if map.state < PartState::Prepared {
-                            map.record = None;
-                            map.other_release = Some(format!("format {VERSION}, with other records"));
-                        }
-                        break;
-                    }
-                    rest = after;
-                    map.valid_len = (bytes.len() - rest.len()) as u64;
+        while let Some((payload, is_intact, after)) = next_frame(rest) {
+            let tree = is_intact.then(|| KvTree::unpack(payload).ok()).flatten();
+            if tree.and_then(|tree| map.take_in(&tree)).is_none() {
+                map.damaged = true;
+                // The record is as it was written, and this release does not know it.
+                if is_intact && map.state < PartState::Prepared {
+                    map.record = None;
+                    map.other_release = Some(format!("format {VERSION}, with other records"));
                 }
-                Frame::CutShort => break,
-                Frame::Damaged => {
-                    map.damaged = true;
-                    break;
-                }
+                break;
             }
+            rest = after;
+            map.valid_len = (bytes.len() - rest.len()) as u64;
         }
         map
     }
@@ -324,11 +307,7 @@ fn neighbours(body: &KvTree) -> Option<Vec<RankRecord>> {
 fn frame(entry: &Entry<'_>) -> Vec<u8> {
     let payload = tree(entry).pack();
     let length = u32::try_from(payload.len()).expect("a record names the files of one rank");
-    let mut bytes = Vec::with_capacity(payload.len() + HEAD);
-    bytes.extend(length.to_be_bytes());
-    bytes.extend(crc32fast::hash(&payload).to_be_bytes());
-    bytes.extend(payload);
-    bytes
+    [&length.to_be_bytes(), &crc32fast::hash(&payload).to_be_bytes(), &*payload].concat()
 }
 
 fn tree(entry: &Entry<'_>) -> KvTree {
@@ -353,21 +332,12 @@ fn tree(entry: &Entry<'_>) -> KvTree {
     tree
 }
 
-enum Frame<'a> {
-    Whole(&'a [u8], &'a [u8]),
-    CutShort,
-    Damaged,
-}
-
-fn next_frame(bytes: &[u8]) -> Frame<'_> {
-    let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return Frame::CutShort };
+/// The first record, whether its checksum is right, and what follows it. `None` if it is cut short.
+fn next_frame(bytes: &[u8]) -> Option<(&[u8], bool, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
     let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let Some((payload, after)) = rest.split_at_checked(number(0) as usize) else { return Frame::CutShort };
-    if crc32fast::hash(payload) == number(4) {
-        Frame::Whole(payload, after)
-    } else {
-        Frame::Damaged
-    }
+    let (payload, after) = rest.split_at_checked(number(0) as usize)?;
+    Some((payload, crc32fast::hash(payload) == number(4), after))
 }
 
 const IN_FILES: &str = "FILES";
