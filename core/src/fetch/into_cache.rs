@@ -84,12 +84,10 @@ impl<'a> Fetcher<'a> {
         let (mut fetched, mut tried) = (None, Vec::new());
         for _ in 0..MOST_LISTINGS {
             let Some(candidates) = self.candidates(search)? else { return Ok(None) };
-            match self.first_of(candidates, search, &mut tried)? {
-                FirstOf::Fetched(checkpoint) => fetched = Some(checkpoint),
-                FirstOf::None => (),
-                FirstOf::Replaced => continue,
+            if let Some(first) = self.first_of(candidates, search, &mut tried)? {
+                fetched = first;
+                break;
             }
-            break;
         }
         if fetched.is_none() && !tried.is_empty() {
             job.report.error(&format!(
@@ -104,20 +102,22 @@ impl<'a> Fetcher<'a> {
         Ok(fetched)
     }
 
+    /// The one that was fetched of one listing, if any could be. Nothing is known where another process has replaced one of them:
+    /// the index lists others by now.
     fn first_of(
         &mut self,
         mut left: Vec<Candidate>,
         search: &Search<'_>,
         tried: &mut Vec<String>,
-    ) -> Result<FirstOf, Error> {
+    ) -> Result<Option<Option<CheckpointId>>, Error> {
         let mut may_pass = false;
         let mut unread = None;
         while let Some(next) = (search.next)(&left, self.cache) {
             let candidate = left.remove(next);
             match self.one(&candidate, !may_pass) {
-                Ok(checkpoint) => return Ok(FirstOf::Fetched(checkpoint)),
+                Ok(checkpoint) => return Ok(Some(Some(checkpoint))),
                 Err(FetchError::Comm(error)) => return Err(error.into()),
-                Err(FetchError::Replaced { .. }) => return Ok(FirstOf::Replaced),
+                Err(FetchError::Replaced { .. }) => return Ok(None),
                 Err(error) if error.is_final() => tried.push(candidate.name_text()),
                 Err(FetchError::Ranks { found, expected, .. }) => {
                     let label = format!("dataset {} `{}'", candidate.seq.id, candidate.name_text());
@@ -146,7 +146,7 @@ impl<'a> Fetcher<'a> {
                 false => format!("`{name}', which SCR_Current was given: {unread}"),
             }));
         }
-        Ok(FirstOf::None)
+        Ok(Some(None))
     }
 
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
@@ -418,14 +418,6 @@ struct How {
 /// How to restart from what another number of ranks wrote.
 pub(crate) const AS_MANY_RANKS: &str =
     "start with as many ranks, or with SCR_RESTART_OTHER_RANKS=1 if the application can read what another number of ranks wrote";
-
-/// The outcome for the candidates of one listing.
-enum FirstOf {
-    Fetched(CheckpointId),
-    None,
-    /// Another process has replaced one of them, and the index lists others by now.
-    Replaced,
-}
 
 /// How many times to list the candidates again when other processes replace them meanwhile.
 const MOST_LISTINGS: usize = 5;

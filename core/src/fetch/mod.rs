@@ -199,17 +199,9 @@ impl FetchError {
     }
 }
 
-/// The records of a dataset.
-struct Learnt {
-    dataset: DatasetDescriptor,
-    /// This rank's files.
-    mine: Vec<Mine>,
-    /// When the dataset was recorded as complete, on the clock of its file system: seconds and nanoseconds.
-    listed: (i64, u32),
-}
-
-/// The facts that rank 0 reads of a dataset: its description, the leaves of its lists, and when it was recorded as complete.
-type Read = (DatasetDescriptor, Vec<Leaf>, (i64, u32));
+/// The facts that are recorded of a dataset: its description; this rank's files, or the leaves of the lists of all files; and when
+/// it was recorded as complete, on the clock of its file system: seconds and nanoseconds.
+type Read<T> = (DatasetDescriptor, Vec<T>, (i64, u32));
 
 /// How the bytes of a dataset are verified.
 struct Rules<'a> {
@@ -241,7 +233,7 @@ impl Fetch<'_> {
     }
 
     fn whole(&self, candidate: &Candidate, place: &mut ChoosePlace<'_>) -> Result<Fetched, FetchError> {
-        let Learnt { dataset, mine, listed } = self.learn(candidate)?;
+        let (dataset, mine, listed) = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
         let owners = if self.options.bypass && checks {
             folder_owners::assign_owners(self.comm, mine.iter().map(|mine| &mine.file.name))?
@@ -277,7 +269,7 @@ impl Fetch<'_> {
 
     /// Rank 0 reads what is recorded of it, but for the leaves of the file lists; every rank gets the descriptor and its own
     /// files.
-    fn learn(&self, candidate: &Candidate) -> Result<Learnt, FetchError> {
+    fn learn(&self, candidate: &Candidate) -> Result<Read<Mine>, FetchError> {
         let mut leaves = Vec::new();
         let read = || {
             let (dataset, read, listed) = self.read(candidate)?;
@@ -293,7 +285,7 @@ impl Fetch<'_> {
         }
         let listed_files = self.read_lists(candidate, &leaves)?;
         let mine = self.read_containers(candidate, &dataset, listed_files)?;
-        Ok(Learnt { dataset, mine, listed })
+        Ok((dataset, mine, listed))
     }
 
     fn readers(&self) -> Readers {
@@ -360,7 +352,7 @@ impl Fetch<'_> {
     }
 
     /// The descriptor, the leaves of the file lists, and when the dataset was recorded as complete.
-    fn read(&self, candidate: &Candidate) -> Result<Read, Refusal> {
+    fn read(&self, candidate: &Candidate) -> Result<Read<Leaf>, Refusal> {
         let id = candidate.seq.id;
         let summary = Summary::require(self.files, self.prefix, id)?;
         let path = self.prefix.summary_file(id);
@@ -397,7 +389,11 @@ impl Fetch<'_> {
         let mut outcome = in_turn(self.comm, turn, || {
             let mut open = None;
             let mut bring = |mine: &Mine| match &mine.within {
-                None => self.bring_one(rules, &mine.file, place(&mine.file)?.as_deref()),
+                None => {
+                    let path = place(&mine.file)?;
+                    // As a whole: an open file may have to be opened again.
+                    retried(self.files, |_| self.bring_one(rules, &mine.file, path.as_deref()))
+                }
                 Some(within) => self.bring_member(&mine.file, within, place(&mine.file)?, &mut open),
             };
             own.map(&mut bring).collect::<Result<Vec<_>, _>>()
@@ -424,16 +420,6 @@ impl Fetch<'_> {
     /// One file, copied to `path`, or read where it lies. If files may have been written over, one without a checksum must be
     /// unchanged since the dataset was complete.
     fn bring_one(
-        &self,
-        rules: &Rules<'_>,
-        file: &PrefixFile,
-        path: Option<&Path>,
-    ) -> Result<FileRecord, FileError> {
-        // As a whole: an open file may have to be opened again.
-        retried(self.files, |_| self.bring_once(rules, file, path))
-    }
-
-    fn bring_once(
         &self,
         rules: &Rules<'_>,
         file: &PrefixFile,

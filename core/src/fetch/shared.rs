@@ -5,7 +5,7 @@ use super::aggregated::Within;
 use super::{Fetch, Rules};
 use crate::cache::record::FileRecord;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
-use scr_base::fs::{At, Kind};
+use scr_base::fs::{retried, At, Kind};
 use scr_comm::placement::Placement;
 use scr_comm::Rank;
 use scr_prefix::{FileName, PrefixFile};
@@ -61,7 +61,7 @@ impl Fetch<'_> {
         self.link_copy(rules, file, copy, path).or_else(|_| {
             // It may be a link, to the very copy: what is written there would be written into that.
             self.files.remove_if_there(path)?;
-            self.bring_one(rules, file, Some(path))
+            retried(self.files, |_| self.bring_one(rules, file, Some(path)))
         })
     }
 
