@@ -160,9 +160,9 @@ pub(crate) fn all(
     is_dropped: impl Fn(&DatasetDescriptor) -> bool,
 ) -> Result<FoundDatasets, CommError> {
     let job = on.job;
-    let scan = parts::scan(job, on.cache)?;
-    let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
-    let sorted = sort(job, scan.parts)?;
+    let (parts, highest) = parts::scan(job, on.cache)?;
+    let mut found = FoundDatasets { highest, ..FoundDatasets::default() };
+    let sorted = sort(job, parts)?;
     let Sorted { mut ours, damaged, replaced, of_twins, of_others, of_other_release, borrowed } = sorted;
     // This run finds out by itself what it reads there.
     borrowed.iter().for_each(|part| part.remove_unless_held(job));
@@ -266,7 +266,7 @@ pub(crate) fn changed(
 pub(crate) fn purge(job: &Job, cache: &Cache, only_in_place: bool) -> Result<(), CommError> {
     let lies_there =
         |part: &LocalPart| part.map.record.as_ref().is_some_and(|record| record.protection.bypass);
-    let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, parts::scan(job, cache)?.parts)?;
+    let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, parts::scan(job, cache)?.0)?;
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
     all.filter(|part| !only_in_place || lies_there(part)).for_each(|part| part.remove_unless_held(job));
     barrier(&*job.comm)

@@ -22,14 +22,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
-/// The parts that this rank reports, and the highest dataset id that it has seen in use.
-pub(crate) struct Scan {
-    pub(crate) parts: Vec<LocalPart>,
-    pub(crate) highest: u64,
-}
-
-/// Looks through all stores. A folder that cannot be read counts as empty, with a message. Collective.
-pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
+/// Looks through all stores. A folder that cannot be read counts as empty, with a message. Gives the parts that this rank reports,
+/// and the highest dataset id that it has seen in use. Collective.
+pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<(Vec<LocalPart>, u64), CommError> {
     let mut highest = 0;
     let mut dealt = Vec::new();
     for (number, store) in cache.stores().iter().enumerate() {
@@ -37,11 +32,8 @@ pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
             deal(job, number, store, &mut dealt, &mut highest);
         }
     }
-    let mut parts = Vec::new();
-    for (_, found) in route_values(&*job.comm, &dealt)? {
-        parts.extend(read(job, cache, found));
-    }
-    Ok(Scan { parts, highest })
+    let found = route_values(&*job.comm, &dealt)?.into_iter();
+    Ok((found.filter_map(|(_, found)| read(job, cache, found)).collect(), highest))
 }
 
 /// A part that was found: the place of its store, the name of a folder below that, the number of the dataset, and the rank.

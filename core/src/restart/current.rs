@@ -43,18 +43,9 @@ pub(super) enum Wish {
     None,
     /// To restart from this one.
     Restart(Chosen),
-    /// To go on from what was written since, and from nothing that was given up before.
-    GoOn(GivenUp),
-}
-
-/// The datasets between a checkpoint that the user has gone back to and the first one that was written since.
-#[derive(Clone, Copy, Default)]
-pub(super) struct GivenUp(pub(super) Option<Between>);
-
-impl GivenUp {
-    pub(super) fn has(self, seq: Seq) -> bool {
-        self.0.is_some_and(|between| between.has(seq))
-    }
+    /// To go on from what was written since, and from nothing that was given up before: the datasets between a checkpoint that
+    /// the user has gone back to and the first one that was written since.
+    GoOn(Option<Between>),
 }
 
 /// The checkpoint that the user has named, unless a newer one was made after a restart from it in this very allocation: a job
@@ -84,7 +75,7 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
         let named = || in_prefix.place_of(&name).max(cached().map(CachedDataset::seq));
         let chosen = last.and_then(|last| last.chosen).or_else(named);
         let given_up = chosen.zip(since).map(|(after, before)| Between { after, before });
-        return Ok(Wish::GoOn(GivenUp(given_up)));
+        return Ok(Wish::GoOn(given_up));
     }
     Ok(Wish::Restart(Chosen { seq: in_prefix.place_of(&name), name }))
 }

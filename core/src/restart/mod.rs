@@ -7,7 +7,7 @@ mod current;
 mod prefix_state;
 
 pub(crate) use current::Chosen;
-use current::{GivenUp, Wish};
+use current::Wish;
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::flush_file::News;
@@ -29,7 +29,7 @@ pub(crate) struct Restart {
     found: bool,
     loaded: Option<CheckpointId>,
     /// The place to which this run or an earlier one has gone back.
-    given_up: GivenUp,
+    given_up: Option<Between>,
     /// What is dropped once the application has restarted from the checkpoint at this place.
     drops: Option<(Seq, WentBack)>,
     /// Whether there was a checkpoint to restart from, and the application has neither taken it away nor begun to write since.
@@ -128,7 +128,7 @@ impl Restart {
         is_left: impl Fn(Seq) -> bool,
     ) -> Result<(), Error> {
         let given_up = self.given_up;
-        let is_left = |seq: Seq| is_left(seq) && !given_up.has(seq);
+        let is_left = |seq: Seq| is_left(seq) && !given_up.is_some_and(|given_up| given_up.has(seq));
         let newest = |from: &Fetcher<'_>| {
             let newest = newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
             newest.map(CachedDataset::checkpoint)
@@ -188,18 +188,19 @@ impl Restart {
         current::record_chosen(from.job, &loaded.name, &went_back)?;
         let cached = from.cache.dataset_mut(loaded.id);
         cached.into_iter().for_each(|cached| cached.set_standing(Standing::Chosen));
-        let (seq, given_up) = (loaded.seq, GivenUp(Some(went_back.0)));
+        let (seq, given_up) = (loaded.seq, Some(went_back.0));
         self.drops = Some((seq, went_back));
         self.give_up(from.cache, given_up);
         Ok(())
     }
 
     /// No checkpoint that is given up is restarted from, nor flushed from cache: it would become the current one again.
-    fn give_up(&mut self, cache: &mut Cache, given_up: GivenUp) {
+    fn give_up(&mut self, cache: &mut Cache, given_up: Option<Between>) {
         self.given_up = given_up;
         let checkpoints = cache.datasets_mut().iter_mut().filter(|cached| cached.record.dataset.checkpoint);
         checkpoints.for_each(|cached| {
-            cached.standing = cached.standing.after_going_back(given_up.has(cached.seq()));
+            let is_over = given_up.is_some_and(|given_up| given_up.has(cached.seq()));
+            cached.standing = cached.standing.after_going_back(is_over);
         });
     }
 
@@ -246,7 +247,7 @@ impl Restart {
 
     /// Whether the user or the application has gone back over the checkpoints at this place.
     pub(crate) fn has_given_up(&self, seq: Seq) -> bool {
-        self.given_up.has(seq)
+        self.given_up.is_some_and(|given_up| given_up.has(seq))
     }
 
     /// Whether it has been decided what the run begins with.
@@ -272,7 +273,7 @@ impl Restart {
         record(from.job)?;
         if !self.begun {
             self.chosen = Some(Chosen { name: name.to_owned(), seq: Some(seq) });
-            self.give_up(from.cache, GivenUp(Some(went_back.0)));
+            self.give_up(from.cache, Some(went_back.0));
         }
         went_back.drop_newer(from.job, from.cache)
     }

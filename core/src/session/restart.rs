@@ -100,7 +100,7 @@ impl Session {
             self.cache.offer(None);
             self.cache.evict_flushed_output(&self.job);
         }
-        let Some(Failure { why, cause }) = failed else {
+        let Some((cause, why)) = failed else {
             self.job.log.add_entry(event(Event::RestartSuccess, &loaded));
             if !is_output && self.job.params.get(&param::DROP_AFTER_CURRENT) {
                 self.with_flushes(Flushes::finish_all)?;
@@ -164,7 +164,7 @@ impl Session {
         valid: bool,
         meant: &MeantPaths,
         unrouted: Option<String>,
-    ) -> Result<Option<Failure>, Error> {
+    ) -> Result<Option<(Cause, RankErrors)>, Error> {
         // All ranks have read their files once this is done.
         let apart = meant.compare_all(&self.job)?;
         let kept = self.restart.expect_kept(&self.job, &self.cache)?;
@@ -186,7 +186,7 @@ impl Session {
             [false, true] => Cause::Refusal,
             [false, false] => Cause::Application,
         };
-        Ok(Some(Failure { why, cause }))
+        Ok(Some((cause, why)))
     }
 
     /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix
@@ -230,11 +230,6 @@ impl Session {
 }
 
 /// Why a restart has failed, the same on all ranks.
-struct Failure {
-    why: RankErrors,
-    cause: Cause,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// The application could not use the checkpoint.

@@ -364,12 +364,7 @@ impl TransferMonitor<'_> {
         records: &[TransferRecord],
         polled: &mut PollResult,
     ) {
-        let ended = self.mark(prefix, pending, records).and_then(|marked| match marked {
-            Marked::AllNodes => LedgerDir::new(self.files, prefix).commit(self.now).end_now(&pending.token),
-            Marked::ThisNode => Ok(Some(None)),
-            Marked::Not => Ok(None),
-        });
-        match ended {
+        match self.mark(prefix, pending, records) {
             // Another process is doing it.
             Ok(None) => polled.unfinished = true,
             Ok(Some(None | Some(FlushOutcome::Waiting { .. }))) => (),
@@ -385,13 +380,14 @@ impl TransferMonitor<'_> {
         }
     }
 
-    /// Leaves the mark of this node, unless the flush was rolled back meanwhile.
+    /// Leaves the mark of this node, unless the flush was rolled back meanwhile, and ends the flush if it was the last one. Gives
+    /// how, or `None` where somebody else ends or marks flushes just now.
     fn mark(
         &self,
         prefix: &Prefix,
         pending: &PendingFlush,
         records: &[TransferRecord],
-    ) -> Result<Marked, FsError> {
+    ) -> Result<Option<Option<FlushOutcome>>, FsError> {
         let (ledger, node) = (LedgerDir::new(self.files, prefix), records[0].node);
         if !pending.is_done(ledger, node)? {
             let marked = ledger.try_alone(|_| match pending::find(ledger, &pending.token)? {
@@ -399,10 +395,13 @@ impl TransferMonitor<'_> {
                 Some(found) => found.mark_done(ledger, node, &record::new_sums(records)),
             });
             if marked?.is_none() {
-                return Ok(Marked::Not);
+                return Ok(None);
             }
         }
-        Ok(if pending.all_done(ledger)? { Marked::AllNodes } else { Marked::ThisNode })
+        match pending.all_done(ledger)? {
+            true => ledger.commit(self.now).end_now(&pending.token),
+            false => Ok(Some(None)),
+        }
     }
 
     /// The flush is over, successfully or not. Remaining staging files are useless.
@@ -440,14 +439,6 @@ impl TransferMonitor<'_> {
 )]
 struct MovedError {
     path: PathBuf,
-}
-
-/// The marks of a flush.
-enum Marked {
-    /// Somebody else ends or marks flushes just now.
-    Not,
-    ThisNode,
-    AllNodes,
 }
 
 /// How often a transport may fail to say how far a copy is.
