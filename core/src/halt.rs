@@ -40,14 +40,6 @@ impl HaltConditions {
         self.exit_wanted.as_deref()
     }
 
-    /// A checkpoint is complete: one less is left if their number is limited, and the application may have to end. Collective.
-    ///
-    /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn count_checkpoint(&mut self, job: &Job) -> Result<(), CommError> {
-        self.check(job, 1)
-    }
-
     /// All ranks have called `SCR_Finalize`: `scr run` does not start the job again, unless it has only stopped before the end of
     /// its allocation. Collective.
     ///
@@ -82,8 +74,12 @@ impl HaltConditions {
         Ok(self.told.as_deref())
     }
 
-    /// Checks the conditions after `completed` more checkpoints, and says once why the job is to halt.
-    fn check(&mut self, job: &Job, completed: u64) -> Result<(), CommError> {
+    /// Checks the conditions after `completed` more checkpoints, and says once why the job is to halt. So many less are left if
+    /// their number is limited. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn check(&mut self, job: &Job, completed: u64) -> Result<(), CommError> {
         let own = on_rank_0(job, completed);
         let exits = job.params.get(&param::HALT_EXIT);
         if let Some(reason) = own.as_ref().filter(|_| !self.logged && (completed == 0 || !exits)) {

@@ -98,7 +98,8 @@ impl Job {
         let own = [u64::from(comm.launch_size()), u64::from(recovers)];
         let [launched, recover] = all_reduce(&*comm, own, Op::Max)?;
         let (launched, is_recovery) = (u32::try_from(launched).unwrap_or(u32::MAX), recover != 0);
-        let raw = load_settings(&*comm, &env, app)?;
+        // Rank 0 reads files and environment for all.
+        let raw = broadcast_value(&*comm, (comm.rank() == Rank(0)).then(|| Settings::load(&env, app)))?;
         let (params, mut problems) = Params::resolve(&raw, &env);
         let is_used = params.get(&param::ENABLE) || passes_through(&params);
         let built = is_used.then(|| {
@@ -124,7 +125,8 @@ impl Job {
         }
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         expect_one_prefix(&*comm, &env, &raw, &prefix)?;
-        let folder = common_folder(&*comm, &env)?;
+        let elsewhere = first_differing(&*comm, env.current_dir.as_os_str().as_bytes())?;
+        let folder = elsewhere.is_none().then(|| env.current_dir.clone());
         let silent = Self::silent(comm, env, report, params, descriptors, prefix, nodes);
         let mut job = Self { folder, processors, launched, is_recovery, ..silent };
         job.make_scr_dir()?;
@@ -477,12 +479,10 @@ pub fn job_folder(params: &Params) -> PathBuf {
 /// Removes the problems that no run may start with: those of some kinds, or all if the user wants that.
 fn take_fatal(problems: &mut Vec<Problem>, params: &Params) -> Vec<Problem> {
     let is_strict = params.get(&param::STRICT);
-    let (mut fatal, others): (Vec<_>, _) =
-        std::mem::take(problems).into_iter().partition(|problem| is_strict || problem.stops());
+    let mut fatal: Vec<_> = problems.extract_if(.., |problem| is_strict || problem.stops()).collect();
     if is_strict && !fatal.is_empty() {
         fatal.push(Problem::new(params.origin(&param::STRICT), STRICTLY.to_owned()));
     }
-    *problems = others;
     fatal
 }
 
@@ -574,12 +574,6 @@ fn expect_one_prefix(comm: &dyn Comm, env: &Env, raw: &Settings, prefix: &Prefix
     })
 }
 
-/// The current folder of all ranks, if they have the same one. Collective.
-fn common_folder(comm: &dyn Comm, env: &Env) -> Result<Option<PathBuf>, CommError> {
-    let other = first_differing(comm, env.current_dir.as_os_str().as_bytes())?;
-    Ok(other.is_none().then(|| env.current_dir.clone()))
-}
-
 /// The settings that rank 0 has made with `SCR_Config` apply to all. A warning names another rank with different settings.
 fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
     if let Some(rank) = first_differing(comm, app.to_text().as_bytes())? {
@@ -589,12 +583,6 @@ fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> R
         ));
     }
     Ok(())
-}
-
-/// Rank 0 reads files and environment for all.
-fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<Settings, Error> {
-    let own = (comm.rank() == Rank(0)).then(|| Settings::load(env, app));
-    Ok(broadcast_value(comm, own)?)
 }
 
 /// Two nodes that do not connect in this time cannot reach each other.

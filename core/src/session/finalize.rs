@@ -76,15 +76,11 @@ impl Session {
         let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
         self.restart.release(&self.job);
         verified?;
-        self.mend_last()?;
+        // No rank writes any more.
+        let [changed] = all_reduce(&*self.job.comm, [self.told_of()], Op::Max)?;
+        self.mend(changed)?;
         self.save_last()?;
         self.with_flushes(Flushes::flush_last)
-    }
-
-    /// No rank writes any more. Collective.
-    fn mend_last(&mut self) -> Result<(), Error> {
-        let [changed] = all_reduce(&*self.job.comm, [self.told_of()], Op::Max)?;
-        self.mend(changed)
     }
 
     /// Says what the job has cost at `SCR_DEBUG=1`, unless nothing was written or restored.

@@ -44,7 +44,7 @@ impl Session {
                 let folders = &mut self.folders;
                 let below = below_prefix(&self.job, name, |path| folders.name_of(&self.job, path, in_place));
                 let routed = below.and_then(|below| {
-                    output.record_meant(&self.job, &below, absolute(&self.job, name))?;
+                    output.meant.record(&self.job, &below, absolute(&self.job, name))?;
                     output.route(&self.job, below)
                 });
                 let failure = routed.as_ref().err().map(|error| scr_base::describe(error));

@@ -171,7 +171,7 @@ impl Session {
         drop(measured);
         let named = if clash { output.expect_own_names(comm)? } else { Ok(()) };
         // Only now is every rank done with the files that several have written.
-        let taken = named.and_then(|()| output.take_shared(&self.job));
+        let taken = named.and_then(|()| Ok(output.shared.take(self.job.files(), &output.part)?));
         let measured = taken.and_then(|()| output.measure(&self.job, valid));
         let own = sums(output, measured.is_err());
         Ok((measured, all_reduce(comm, own, Op::Sum)?))
@@ -271,7 +271,7 @@ impl Session {
         let flushed = if is_local { Ok(()) } else { self.after_protected(id) };
         if flags.checkpoint {
             self.restart.offer_newest(&self.job, &mut self.cache);
-            self.halt.count_checkpoint(&self.job)?;
+            self.halt.check(&self.job, 1)?;
         }
         self.with_flushes(|flushes, site| {
             flushes.start_copying(site);

@@ -43,7 +43,7 @@ pub(super) struct Output {
     /// A file that only another process has open for writing, and that process.
     open_elsewhere: Option<(PathBuf, String)>,
     /// The paths that this rank means by the names of its files.
-    meant: MeantPaths,
+    pub(super) meant: MeantPaths,
     flags: OutputFlags,
     /// Whether it is protected once the application computes again.
     behind: bool,
@@ -91,11 +91,6 @@ impl Output {
     /// Whether the application writes its files where they stay.
     pub(super) fn writes_in_prefix(&self) -> bool {
         self.record.protection.bypass
-    }
-
-    /// Records that the application means `path` by this name.
-    pub(super) fn record_meant(&mut self, job: &Job, name: &FileName, path: PathBuf) -> Result<(), Error> {
-        Ok(self.meant.record(job, name, path)?)
     }
 
     /// Adds a file of this rank, and gives the path to write it at.
@@ -234,11 +229,6 @@ impl Output {
             Some((name, &other)) => Err(InvalidError::SharedName { name: name.clone(), other }),
             None => Ok(()),
         })
-    }
-
-    /// Takes the files into this rank's part that other ranks have claimed.
-    fn take_shared(&mut self, job: &Job) -> Result<(), InvalidError> {
-        Ok(self.shared.take(job.files(), &self.part)?)
     }
 
     /// A dataset is not valid without a file that the application wanted in it, even if the application says so: it may
