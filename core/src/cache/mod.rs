@@ -104,13 +104,14 @@ pub(crate) struct Cache {
     lost: Vec<DatasetDescriptor>,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<DatasetDescriptor>,
-    /// The places of datasets in place that were not found as they were.
-    changed: BTreeSet<Seq>,
+    /// The places of datasets in place of which this rank has found files that are not as they were.
+    pub(crate) changed: BTreeSet<Seq>,
     ids: DatasetIds,
-    /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
-    unread: BTreeSet<u64>,
+    /// Datasets in the prefix directory that this run could not read, for a reason that may pass: they stay there, and it does not
+    /// rely on them.
+    pub(crate) unread: BTreeSet<u64>,
     /// Datasets in the prefix directory of which it is known that they cannot be deleted.
-    undeleted: BTreeSet<u64>,
+    pub(crate) undeleted: BTreeSet<u64>,
 }
 
 impl Cache {
@@ -149,25 +150,10 @@ impl Cache {
         })
     }
 
-    /// Keeps a dataset in the prefix directory that this run could not read, for a reason that may pass.
-    pub(crate) fn keep_in_prefix(&mut self, id: u64) {
-        self.unread.insert(id);
-    }
-
-    /// Whether it was not known yet that a dataset cannot be deleted from the prefix directory.
-    pub(crate) fn is_first_undeleted(&mut self, id: u64) -> bool {
-        self.undeleted.insert(id)
-    }
-
     /// Whether a flush of this run is copying a dataset to the prefix directory, which has this id there.
     pub(crate) fn arrives_in_prefix(&self, id: u64) -> bool {
         let is_it = |cached: &&CachedDataset| cached.record.dataset.id == id;
         self.datasets.iter().filter(is_it).any(|cached| cached.prefix.is_under_way())
-    }
-
-    /// Whether this run may rely on a dataset of the prefix directory: it is not one that it tried to read in vain.
-    pub(crate) fn could_read(&self, id: u64) -> bool {
-        !self.unread.contains(&id)
     }
 
     /// The dataset of this id has been deleted from the prefix directory. Datasets whose files lie only there leave the cache. No
@@ -386,11 +372,6 @@ impl Cache {
         (self.stale, self.left, self.changed) = (stale, left, changed);
         self.has_remains = job.any(!self.stale.is_empty())?;
         Ok(())
-    }
-
-    /// Whether this rank has found that files of the dataset at this place, which lie in place, are not as they were.
-    pub(crate) fn has_changed(&self, seq: Seq) -> bool {
-        self.changed.contains(&seq)
     }
 
     /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes

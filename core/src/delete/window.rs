@@ -71,7 +71,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let is_held =
         |index: &Index, id: u64| index.entry(id).is_some_and(|entry| ledger.is_held(&entry, job.run.number));
     let goes = |index: &Index| {
-        let surplus = beyond_window(index, size, newest, |id| cache.could_read(id));
+        let surplus = beyond_window(index, size, newest, |id| !cache.unread.contains(&id));
         Ok(surplus.into_iter().filter(|&id| !is_held(index, id)).collect())
     };
     let surplus = match listed(job, READING, goes) {
@@ -90,7 +90,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
             Err(Error::Comm(error)) => return Err(error.into()),
             Err(error) => {
                 // The next flush tries again, and nothing has to be said again.
-                if cache.is_first_undeleted(id) {
+                if cache.undeleted.insert(id) {
                     let why = scr_base::describe(&error);
                     job.report.error(&format!("{why}; it stays, and this is not said of it again"));
                 }

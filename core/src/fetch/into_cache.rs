@@ -122,12 +122,12 @@ impl<'a> Fetcher<'a> {
                 Err(FetchError::Ranks { found, expected, .. }) => {
                     let label = format!("dataset {} `{}'", candidate.seq.id, candidate.name_text());
                     self.of_other_size.push(of_other_size(&label, found, expected));
-                    self.cache.keep_in_prefix(candidate.seq.id);
+                    self.cache.unread.insert(candidate.seq.id);
                     may_pass = true;
                 }
                 Err(error) => {
                     may_pass = true;
-                    self.cache.keep_in_prefix(candidate.seq.id);
+                    self.cache.unread.insert(candidate.seq.id);
                     tried.push(candidate.name_text());
                     // A dataset that is written over stays so.
                     if !matches!(error, FetchError::NotFetched { why: NotFetched::Unproven, .. }) {
@@ -361,7 +361,7 @@ impl<'a> Fetcher<'a> {
             },
         };
         // A file without a checksum that lies there in place may have been found changed.
-        let by_time = candidate.by_time || self.cache.has_changed(candidate.seq);
+        let by_time = candidate.by_time || self.cache.changed.contains(&candidate.seq);
         let candidate = &Candidate { by_time, ..candidate.clone() };
         let mut bases = BTreeSet::new();
         let fetched = fetch.dataset(candidate, &mut |_, file| {

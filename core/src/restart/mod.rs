@@ -25,8 +25,9 @@ use scr_prefix::{Between, DatasetDescriptor, PrefixError, Seq};
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
 pub(crate) struct Restart {
-    /// Whether [`find_first`](Self::find_first) has been called.
-    found: bool,
+    /// Whether it has been decided what the run begins with.
+    pub(crate) is_found: bool,
+    /// The checkpoint that the application restarts from. Nothing else says which.
     loaded: Option<CheckpointId>,
     /// The place to which this run or an earlier one has gone back.
     given_up: Option<Between>,
@@ -35,15 +36,15 @@ pub(crate) struct Restart {
     /// Whether there was a checkpoint to restart from, and the application has neither taken it away nor begun to write since.
     owes_one: bool,
     /// The checkpoint that the application has chosen and that is not loaded yet.
-    chosen: Option<Chosen>,
+    pub(crate) chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
     begun: bool,
     /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
     held: Option<u64>,
     /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
-    unread: Vec<String>,
+    pub(crate) unread: Vec<String>,
     /// The last checkpoint that this run has left since a rank got no path for a file, and that the next run is offered again.
-    passed_over: Option<String>,
+    pub(crate) passed_over: Option<String>,
 }
 
 impl Restart {
@@ -88,7 +89,7 @@ impl Restart {
         from: &mut Fetcher<'_>,
         in_prefix: &PrefixState,
     ) -> Result<(), Error> {
-        self.found = true;
+        self.is_found = true;
         match current::find(from, in_prefix)? {
             Wish::None => (),
             Wish::GoOn(given_up) => self.give_up(from.cache, given_up),
@@ -145,7 +146,7 @@ impl Restart {
             self.unread.append(&mut from.unread);
         }
         // A fetch may have made room for itself.
-        self.load(fetched.or_else(|| newest(from)));
+        self.loaded = fetched.or_else(|| newest(from));
         // It may be an older one that the index calls current.
         let chosen = at_start.filter(|state| state.is_chosen).and_then(|state| state.first.as_ref());
         if let Some(Candidate { seq, .. }) = chosen.filter(|chosen| self.seq(from.cache) == Some(chosen.seq))
@@ -158,12 +159,7 @@ impl Restart {
     /// Takes the newest checkpoint in cache.
     fn find_cached(&mut self, job: &Job, cache: &Cache) {
         let newest = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
-        self.load(newest.map(CachedDataset::checkpoint));
-    }
-
-    /// From now on the application restarts from this one, or from none. Nothing else says which.
-    fn load(&mut self, checkpoint: Option<CheckpointId>) {
-        self.loaded = checkpoint;
+        self.loaded = newest.map(CachedDataset::checkpoint);
     }
 
     /// No checkpoint is tried more often than the user wants.
@@ -180,7 +176,7 @@ impl Restart {
 
     /// Goes back to the checkpoint that the user has named, if it can be loaded.
     fn go_back(&mut self, from: &mut Fetcher<'_>, chosen: &Chosen) -> Result<(), Error> {
-        self.load(chosen.load(from, true)?);
+        self.loaded = chosen.load(from, true)?;
         let Some(loaded) = &self.loaded else { return Ok(()) };
         // The entry of its name in the index stays, though cache has given an older one.
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
@@ -198,10 +194,9 @@ impl Restart {
     fn give_up(&mut self, cache: &mut Cache, given_up: Option<Between>) {
         self.given_up = given_up;
         let checkpoints = cache.datasets_mut().iter_mut().filter(|cached| cached.record.dataset.checkpoint);
-        checkpoints.for_each(|cached| {
-            let is_over = given_up.is_some_and(|given_up| given_up.has(cached.seq()));
-            cached.standing = cached.standing.after_going_back(is_over);
-        });
+        for cached in checkpoints {
+            cached.standing = cached.standing.after_going_back(self.has_given_up(cached.seq()));
+        }
     }
 
     /// Whether the run had a checkpoint to restart from and has none any more, though the application has neither taken it away
@@ -230,29 +225,9 @@ impl Restart {
         drops.map_or(Ok(()), |(_, went_back)| went_back.drop_newer(job, cache))
     }
 
-    /// A checkpoint in cache could not be brought back, though nothing is known to be wrong with it.
-    pub(crate) fn add_unread(&mut self, name: String) {
-        self.unread.push(name);
-    }
-
-    /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
-    pub(crate) fn unread(&self) -> &[String] {
-        &self.unread
-    }
-
-    /// The last checkpoint that this run has [passed over](Self::pass_over).
-    pub(crate) fn passed_over(&self) -> Option<&str> {
-        self.passed_over.as_deref()
-    }
-
     /// Whether the user or the application has gone back over the checkpoints at this place.
     pub(crate) fn has_given_up(&self, seq: Seq) -> bool {
         self.given_up.is_some_and(|given_up| given_up.has(seq))
-    }
-
-    /// Whether it has been decided what the run begins with.
-    pub(crate) fn is_found(&self) -> bool {
-        self.found
     }
 
     /// The application goes back to a checkpoint, which `record` makes the current one, and newer ones are not flushed any more.
@@ -278,18 +253,13 @@ impl Restart {
         went_back.drop_newer(from.job, from.cache)
     }
 
-    /// Whether the application has chosen a checkpoint that is still to be loaded.
-    pub(crate) fn has_choice(&self) -> bool {
-        self.chosen.is_some()
-    }
-
     /// Loads the checkpoint that the application has chosen, and no other. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk, or it cannot be fetched for a reason that may pass: it stays chosen.
     pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         if let Some(chosen) = &self.chosen {
-            self.load(chosen.load(from, false)?);
+            self.loaded = chosen.load(from, false)?;
             self.chosen = None;
         }
         Ok(())

@@ -82,7 +82,7 @@ impl AutoInterval {
         left: Option<Duration>,
     ) -> bool {
         if let Some(asked) = self.asked.replace(now) {
-            if times.last().is_none_or(|last| last <= asked) {
+            if times.last.is_none_or(|last| last <= asked) {
                 self.step.add(now.saturating_sub(asked));
             }
         }

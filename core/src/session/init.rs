@@ -93,7 +93,9 @@ impl Session {
         session.with_flushes(Flushes::flush_restored)?;
         session.load_first(&in_prefix, left_whole)?;
         if knows_others && session.restart.seq(&session.cache).is_some() {
-            session.forget_earlier_nodes();
+            // What nodes of earlier runs have left is not the newest.
+            let written = run_of(&session.job).write(session.job.files(), &session.job.prefix);
+            written.map(drop).unwrap_or_else(|error| session.job.report.warn(&scr_base::describe(&error)));
         }
         session.schemes.load(&session.job, &session.cache)?;
         session.background.start(&session.job, &session.cache.open)?;
@@ -148,12 +150,6 @@ impl Session {
         Ok((session, is_shared))
     }
 
-    /// The run restarts: what nodes of earlier runs have left is not the newest.
-    fn forget_earlier_nodes(&self) {
-        let written = run_of(&self.job).write(self.job.files(), &self.job.prefix);
-        written.map(drop).unwrap_or_else(|error| self.job.report.warn(&scr_base::describe(&error)));
-    }
-
     /// Loads the checkpoint to restart from, or says why there is none.
     fn load_first(&mut self, in_prefix: &PrefixState, left_whole: LeftWhole) -> Result<(), Error> {
         let unused = in_prefix.unused(&self.cache);
@@ -180,7 +176,7 @@ impl Session {
         }
         if !is_found {
             self.unread = in_prefix.listed_names();
-            expect_all_read(job, restart.unread())?;
+            expect_all_read(job, &restart.unread)?;
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
@@ -230,7 +226,7 @@ impl Session {
         in_prefix.is_any_left = found.is_any_left;
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.offer_none_refused(&in_prefix);
-        std::mem::take(&mut found.not_tried).into_iter().for_each(|name| self.restart.add_unread(name));
+        self.restart.unread.append(&mut found.not_tried);
         let newest = first_cached(&self.job, &self.cache).map(CachedDataset::seq);
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
@@ -240,7 +236,7 @@ impl Session {
             let strange = (&**twins, &*found.of_other_release);
             let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
             match first_value(&*self.job.comm, missing.as_ref())? {
-                Some(Ok(name)) => self.restart.add_unread(name),
+                Some(Ok(name)) => self.restart.unread.push(name),
                 Some(Err(why)) if newest == Seq::default() => {
                     starts_without(&self.job, &why, "", &in_prefix.listed_names())?;
                 }

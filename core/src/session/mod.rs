@@ -186,7 +186,7 @@ impl Session {
             job.log.add_entry(Record::event(Event::FlushWait).took(waited));
         }
         self.write_metrics(true);
-        if self.restart.is_found() {
+        if self.restart.is_found {
             self.slide_windows()?;
         }
         outcome

@@ -14,7 +14,7 @@ pub(super) struct CheckpointTimes {
     asked: u64,
     /// When the session began, and when its last checkpoint was complete.
     began: Duration,
-    last: Option<Duration>,
+    pub(super) last: Option<Duration>,
     /// Time spent in checkpoints, and their number.
     spent: Duration,
     count: u32,
@@ -51,11 +51,6 @@ impl CheckpointTimes {
                  complete one is not saved"
             )
         })
-    }
-
-    /// When the last one was complete.
-    pub(super) fn last(&self) -> Option<Duration> {
-        self.last
     }
 
     /// How long ago the last checkpoint of the session was complete.

@@ -315,7 +315,7 @@ fn save(
         Err(error) => (error.agreed()?.to_string(), false),
     };
     if !is_lost {
-        restart.add_unread(String::from_utf8_lossy(&record.dataset.name).into_owned());
+        restart.unread.push(String::from_utf8_lossy(&record.dataset.name).into_owned());
     }
     job.report.error(&format!(
         "{label} cannot be made whole in the prefix directory: {why}. If other nodes have parts of it, end this run, save it from \

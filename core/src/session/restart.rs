@@ -33,13 +33,13 @@ impl Session {
                     &self.unread,
                 )?;
             }
-            if let Some(left) = self.restart.passed_over() {
+            if let Some(left) = &self.restart.passed_over {
                 return Err(Error::Refused(format!(
                     "`{left}' is not marked as failed, but this run has left it, and there is no other checkpoint to restart \
                      from; correct what the error of SCR_Complete_restart names, and start the job again"
                 )));
             }
-            expect_all_read(&self.job, self.restart.unread())?;
+            expect_all_read(&self.job, &self.restart.unread)?;
         }
         Ok(name)
     }
@@ -209,7 +209,7 @@ impl Session {
 
     /// Loads the checkpoint that the application has chosen with `SCR_Current`.
     fn load_chosen(&mut self) -> Result<(), Error> {
-        if self.restart.has_choice() {
+        if self.restart.chosen.is_some() {
             // An older copy of a dataset under way may come into its place.
             self.with_flushes(Flushes::finish_all)?;
             let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
