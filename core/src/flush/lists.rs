@@ -17,27 +17,17 @@ pub(super) fn of<'a>(copies: impl Iterator<Item = &'a FileCopy>) -> Vec<PrefixFi
         .collect()
 }
 
-/// The lists of the ranks of a leaf, on the first of them, which writes it. All ranks call it.
+/// The lists of neighbouring ranks, such as those of a leaf, on the first of them. All ranks call it.
 pub(super) fn gather(
     comm: &dyn Comm,
     mine: &[PrefixFile],
-    ranks_per_leaf: u32,
+    many: u32,
 ) -> Result<Option<LeafLists>, CommError> {
-    let first = collective::leader_of(comm.rank(), ranks_per_leaf);
-    let all = collective::gather_to_leaders(comm, ranks_per_leaf, pack(&mine)?)?;
-    let by_rank = all.map(|all| unpack_all(first, all)).transpose()?;
-    Ok(by_rank.map(|by_rank| LeafLists { first, ranks: comm.size(), by_rank }))
+    let first = collective::leader_of(comm.rank(), many);
+    let Some(all) = collective::gather_to_leaders(comm, many, pack(&mine)?)? else { return Ok(None) };
+    let lists = (first.0..).zip(all).map(|(rank, list)| unpack(Rank(rank), &list));
+    Ok(Some(LeafLists { first, ranks: comm.size(), by_rank: lists.collect::<Result<_, _>>()? }))
 }
 
-/// The lists of all ranks, on rank 0.
-pub(super) fn gather_all(
-    comm: &dyn Comm,
-    mine: &[PrefixFile],
-) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
-    let all = collective::gather(comm, Rank(0), pack(&mine)?)?;
-    all.map(|all| unpack_all(Rank(0), all)).transpose()
-}
-
-fn unpack_all(first: Rank, all: Vec<Vec<u8>>) -> Result<Vec<Vec<PrefixFile>>, CommError> {
-    (first.0..).zip(all).map(|(rank, list)| unpack(Rank(rank), &list)).collect()
-}
+/// More neighbours than a job has ranks: rank 0 gets all lists.
+pub(super) const ALL: u32 = 1 << 31;

@@ -55,7 +55,7 @@ impl Flush<'_> {
         may_replace: bool,
     ) -> Result<Option<RecordedLists>, FlushError> {
         let comm = &*self.job.comm;
-        let replacing = if may_replace { lists::gather_all(comm, mine)? } else { None };
+        let replacing = if may_replace { lists::gather(comm, mine, lists::ALL)? } else { None };
         if comm.size() > self.options.ranks_per_leaf {
             // Another dataset may have the number, and the lists that go by it.
             let listed = match self.job.rank() {
@@ -66,6 +66,7 @@ impl Flush<'_> {
         }
         let first = self.write_other_leaves(dataset, Step::Recording, mine)?;
         let ranks_per_leaf = self.options.ranks_per_leaf;
+        let replacing = replacing.map(|all| all.by_rank);
         Ok(first.map(|first| RecordedLists { first, ranks_per_leaf, replacing }))
     }
 
