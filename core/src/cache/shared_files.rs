@@ -18,7 +18,7 @@ use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{Comm, CommError, Rank};
 use scr_prefix::FileName;
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -198,11 +198,8 @@ pub(super) fn is_left_claim(files: &dyn Files, path: &Path) -> bool {
 
 /// Two names with one digest do not occur, nor two patterns.
 fn digest(of: impl Hash) -> u128 {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, &of).hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let half = |salt: u8| u128::from(hasher.hash_one((salt, &of)));
     half(0) << 64 | half(1)
 }
 

@@ -18,7 +18,7 @@ use scr_config::param;
 use scr_plugin_api::held;
 use scr_prefix::{FileName, FILE_MODE};
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -81,7 +81,7 @@ impl RoutedNames {
     /// This rank has routed a file. Local.
     pub(super) fn add(&self, name: &FileName, is_own: bool) {
         let mut state = held(&self.0.state);
-        let digest = digest(name);
+        let digest = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
         if !state.names.iter().any(|(known, ..)| *known == digest) {
             let surplus = (state.names.len() + 1).saturating_sub(NAMES);
             state.names.drain(..surplus);
@@ -178,12 +178,6 @@ impl Watched for Shared {
         }
         WatchStatus::UnderWay
     }
-}
-
-fn digest(name: &FileName) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// How many names a rank leaves: it opens one of the last.

@@ -16,7 +16,7 @@ use scr_config::param;
 use scr_prefix::{
     rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, PrefixError, RestartPoint,
 };
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 impl Session {
     /// Begins a dataset. Collective. See `SCR_Start_output` in docs/user/c-api.md.
@@ -259,9 +259,8 @@ impl Wanted<'_> {
 
     /// Makes sure that all ranks begin the same dataset.
     fn agree(&self, job: &Job, crowded: bool) -> Result<Agreed, Error> {
-        let mut hasher = DefaultHasher::new();
-        (self.name, self.flags.checkpoint, self.flags.output).hash(&mut hasher);
-        let hash = hasher.finish();
+        let wanted = (self.name, self.flags.checkpoint, self.flags.output);
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(wanted);
         let created = if job.rank() == Rank(0) { job.micros() } else { 0 };
         // The largest of these words is that of the first rank.
         let crowded = if crowded { !u64::from(job.rank().0) } else { 0 };
