@@ -49,10 +49,10 @@ impl Schemes {
     /// [`Error::Config`]: a plugin that is needed is not there, does not take its options, or must not be loaded. The same on all
     /// ranks.
     pub(crate) fn new(job: &Job) -> Result<Self, Error> {
-        let plugins = Plugins::new(&job.env, &job.params);
+        let schemes = Self::to_read(job);
         let mut wrong = Vec::new();
         if job.rank() == Rank(0) {
-            let problems = check_plugins(&plugins.host, &job.params, &job.descriptors, &mut wrong);
+            let problems = check_plugins(&schemes.plugins.host, &job.params, &job.descriptors, &mut wrong);
             problems.iter().for_each(|problem| job.report.warn(&problem.to_string()));
         }
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
@@ -61,15 +61,12 @@ impl Schemes {
             let why = error.agreed()?;
             Err(Error::Config(why.to_string()))
         })?;
-        Ok(Self::with(plugins))
+        Ok(schemes)
     }
 
     /// For ranks whose threads bring back what was written with any scheme, and write nothing themselves.
     pub(crate) fn to_read(job: &Job) -> Self {
-        Self::with(Plugins::new(&job.env, &job.params))
-    }
-
-    fn with(plugins: Plugins) -> Self {
+        let plugins = Plugins::new(&job.env, &job.params);
         let (placements, sets, survives) = (BTreeMap::new(), RefCell::default(), RefCell::default());
         Self { plugins, placements, sets, survives, longest: LongestCall::default() }
     }
