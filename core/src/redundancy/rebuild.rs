@@ -14,10 +14,10 @@ use crate::cache::part::PartPlace;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::{compare, Damage, Extent, Opened, PartFiles, Verified};
 use crate::job::Job;
-use scr_base::fs::{permissions, At, File, Files, FsError, How};
+use scr_base::fs::{permissions, At, Files, FsError, How};
 use scr_comm::set::SetComm;
 use scr_plugin_api::{Scheme, SetShape};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Repairs this rank's set.
 pub(super) struct SetRepair<'a> {
@@ -67,7 +67,10 @@ impl SetRepair<'_> {
         let files = job.files();
         let (data, redundancy) = if losses.has(record.rank) {
             let length = record.redundancy.map(|kept| kept.bytes);
-            (create_data(files, part, record)?, create_redundancy(files, part, length)?)
+            let data = record.files.iter().enumerate().map(|(number, file)| {
+                (part.file_being_rebuilt(record, number), file.bytes, file.mode & PERMISSIONS)
+            });
+            (create(files, data)?, create_redundancy(files, part, length)?)
         } else {
             let kept = PartFiles { files, part, record };
             (kept.open_data(Opened::new(), true)?, kept.open_redundancy()?)
@@ -121,31 +124,26 @@ impl SetRepair<'_> {
     }
 }
 
-fn create_data(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<LogicalFile, FsError> {
-    let made = record.files.iter().enumerate().map(|(number, file)| {
-        let path = part.file_being_rebuilt(record, number);
-        Ok((path.clone(), create(files, &path, file.bytes, file.mode & PERMISSIONS)?, file.bytes))
-    });
-    Ok(LogicalFile::new(made.collect::<Result<_, FsError>>()?, true).of_zeros())
-}
-
 fn create_redundancy(
     files: &dyn Files,
     part: &dyn PartPlace,
     length: Option<u64>,
 ) -> Result<LogicalFile, FsError> {
-    let made = length.map(|bytes| {
-        let path = part.redundancy_being_rebuilt();
-        Ok((path.clone(), create(files, &path, bytes, 0o600)?, bytes))
-    });
-    Ok(LogicalFile::new(made.transpose()?.into_iter().collect(), true).of_zeros())
+    create(files, length.map(|bytes| (part.redundancy_being_rebuilt(), bytes, 0o600)).into_iter())
 }
 
-fn create(files: &dyn Files, path: &Path, bytes: u64, mode: u32) -> Result<Box<dyn File>, FsError> {
-    let mode = permissions::to_create(files, mode) | 0o600;
-    let file = files.open(path, How::Replace(mode)).at("create", path)?;
-    file.set_len(bytes).at("create", path)?;
-    Ok(file)
+/// Creates files of these lengths and modes, end to end.
+fn create(
+    files: &dyn Files,
+    wanted: impl Iterator<Item = (PathBuf, u64, u32)>,
+) -> Result<LogicalFile, FsError> {
+    let made = wanted.map(|(path, bytes, mode)| {
+        let mode = permissions::to_create(files, mode) | 0o600;
+        let file = files.open(&path, How::Replace(mode)).at("create", &path)?;
+        file.set_len(bytes).at("create", &path)?;
+        Ok((path, file, bytes))
+    });
+    Ok(LogicalFile::new(made.collect::<Result<_, FsError>>()?, true).of_zeros())
 }
 
 /// A file that is made under another name: that name, its own, and the mode that it gets.
