@@ -37,8 +37,8 @@ pub(super) struct Lending {
     thread: Option<JoinHandle<()>>,
     /// The part that holds nothing but the copies of the ranks of this node.
     copies: PartDir,
-    /// This rank's part of that kind, if it serves for nothing else.
-    own: Option<(PartDir, Claim)>,
+    /// This rank's part of that kind, if it serves for nothing else. It leaves with the copies.
+    pub(super) own: Option<(PartDir, Claim)>,
 }
 
 /// A file that lies in a cache of another node.
@@ -107,13 +107,6 @@ impl Lending {
             Ok(Self { seq, comm, is_over, thread, copies, own: None })
         });
         job.agree(started)
-    }
-
-    /// The part of this rank in which the copies lie leaves with them.
-    pub(super) fn owning(self, part: PartDir, claim: Claim) -> Self {
-        let mut this = self;
-        this.own = Some((part, claim));
-        this
     }
 
     /// A copy of a file on this node. Local.

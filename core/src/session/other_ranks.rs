@@ -239,8 +239,10 @@ fn begin_lending(job: &Job, cache: &mut Cache, id: u64) -> Collective<Lending> {
     }
     let here = Arc::new(vec![(cached.record.clone(), cached.part.clone())]);
     let (_, part, claim) = begin_part_for_copies(job, cache, &here[0].0)?;
-    let lending = Lending::begin(job, seq, here, &part).inspect_err(|_| cache.remove_part(job, &part))?;
-    Ok(lending.owning(part, claim))
+    let begun = Lending::begin(job, seq, here, &part);
+    let mut lending = begun.inspect_err(|_| cache.remove_part(job, &part))?;
+    lending.own = Some((part, claim));
+    Ok(lending)
 }
 
 /// Begins parts for what ranks get from other nodes of a dataset that they read. They have a number of their own, and never become
