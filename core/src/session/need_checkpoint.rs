@@ -2,7 +2,7 @@
 
 use super::{auto, Error, Retry, Session};
 use crate::halt::{self, Outlook};
-use scr_comm::collective::broadcast;
+use crate::typed::broadcast_value;
 use scr_comm::Rank;
 use scr_config::param::{self, Interval};
 use std::time::Duration;
@@ -120,17 +120,16 @@ impl Session {
                  SCR_CHECKPOINT_SECONDS and SCR_CHECKPOINT_OVERHEAD is set",
             );
         }
-        let own = if self.job.rank() == Rank(0) { self.own_answer(&wanted) } else { Vec::new() };
-        let answer = broadcast(&*self.job.comm, Rank(0), own)?;
-        let Some((&due, flush_every)) = answer.split_first() else { return Ok(false) };
-        if let Ok(every) = flush_every.try_into().map(u64::from_le_bytes) {
+        let own = (self.job.rank() == Rank(0)).then(|| self.own_answer(&wanted));
+        let (is_due, flush_every): (bool, Option<u64>) = broadcast_value(&*self.job.comm, own)?;
+        if let Some(every) = flush_every {
             self.flushes.flush_one_of(every, self.last_checkpoint);
         }
-        Ok(due == 1)
+        Ok(is_due)
     }
 
-    /// Whether a checkpoint is due, as one byte, and one of how many is to be flushed where that is planned.
-    fn own_answer(&mut self, wanted: &Wanted) -> Vec<u8> {
+    /// Whether a checkpoint is due, and one of how many is to be flushed where that is planned.
+    fn own_answer(&mut self, wanted: &Wanted) -> (bool, Option<u64>) {
         let now = self.job.env.clock.elapsed();
         let Outlook { reason, left } = halt::outlook(&self.job, 0);
         let mut due = reason.is_some() || self.times.is_due(now, wanted);
@@ -139,9 +138,7 @@ impl Session {
             due |= self.auto.is_due(&self.job, &self.times, now, left);
             flush_every = self.auto.flush_every(&self.job);
         }
-        let mut answer = vec![u8::from(due)];
-        answer.extend(flush_every.into_iter().flat_map(u64::to_le_bytes));
-        answer
+        (due, flush_every)
     }
 }
 
