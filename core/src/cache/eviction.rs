@@ -397,13 +397,12 @@ impl Cache {
 
     /// Evicts output-only datasets that are flushed, unless the application is about to read one.
     pub(crate) fn evict_flushed_output(&mut self, job: &Job) {
-        let is_done = |cached: &&CachedDataset| {
+        let is_done = |cached: &CachedDataset| {
             let held = cached.holding();
             let stays = self.is_offered(cached) || held.is_unflushed() || held.prefix.is_under_way();
             !stays && held.is_output && !held.is_checkpoint
         };
-        let done: Vec<u64> = self.datasets.iter().filter(is_done).map(CachedDataset::id).collect();
-        done.into_iter().for_each(|id| self.evict(job, id));
+        self.ids_of(is_done).into_iter().for_each(|id| self.evict(job, id));
     }
 
     /// Removes this rank's part of a dataset that has failed. If that fails, the next start does it.

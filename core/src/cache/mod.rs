@@ -159,10 +159,8 @@ impl Cache {
     /// The dataset of this id has been deleted from the prefix directory. Datasets whose files lie only there leave the cache. No
     /// other one of this id can be read there any more.
     pub(crate) fn leave_prefix(&mut self, job: &Job, id: u64) {
-        let is_it = |cached: &&CachedDataset| cached.record.dataset.id == id;
-        let in_place = self.datasets.iter().filter(is_it).filter(|cached| cached.record.protection.bypass);
-        let in_place: Vec<u64> = in_place.map(CachedDataset::id).collect();
-        in_place.into_iter().for_each(|id| self.evict(job, id));
+        let in_place = |record: &RankRecord| record.dataset.id == id && record.protection.bypass;
+        self.ids_of(|cached| in_place(&cached.record)).into_iter().for_each(|id| self.evict(job, id));
         self.lose_copy(id);
     }
 
@@ -242,6 +240,11 @@ impl Cache {
         }
     }
 
+    /// The ids of those that are meant, oldest first.
+    pub(crate) fn ids_of(&self, is_meant: impl Fn(&CachedDataset) -> bool) -> Vec<u64> {
+        self.datasets.iter().filter(|cached| is_meant(cached)).map(CachedDataset::id).collect()
+    }
+
     /// A dataset, if it is complete in cache.
     pub(crate) fn dataset(&self, id: u64) -> Option<&CachedDataset> {
         self.datasets.iter().find(|cached| cached.id() == id)
@@ -292,15 +295,9 @@ impl Cache {
 
     /// A dataset whose files are in cache again is read there, and no more in the prefix directory as long as they were away.
     pub(crate) fn forget_in_place(&mut self, job: &Job) {
-        let has_files = |of: &CachedDataset| {
-            let is_it = |other: &CachedDataset| {
-                other.seq() == of.seq() && other.record.dataset.name == of.record.dataset.name
-            };
-            self.datasets.iter().any(|other| is_it(other) && !other.record.protection.bypass)
-        };
-        let copies =
-            self.datasets.iter().filter(|cached| cached.record.protection.bypass && has_files(cached));
-        let copies: Vec<u64> = copies.map(CachedDataset::id).collect();
+        let in_cache = || self.datasets.iter().filter(|other| !other.record.protection.bypass);
+        let has_files = |of: &RankRecord| in_cache().any(|other| other.record.is_of_same(of));
+        let copies = self.ids_of(|cached| cached.record.protection.bypass && has_files(&cached.record));
         copies.into_iter().for_each(|id| self.remove(job, id));
     }
 
@@ -310,8 +307,7 @@ impl Cache {
             let stale = std::mem::take(&mut self.stale);
             self.has_remains = false;
             self.remove_stale(job, &stale);
-            let lent = self.datasets.iter().filter(|cached| cached.is_of_other_ranks());
-            let lent: Vec<u64> = lent.map(CachedDataset::id).collect();
+            let lent = self.ids_of(CachedDataset::is_of_other_ranks);
             lent.into_iter().for_each(|id| self.remove(job, id));
             let of_other_ranks = std::mem::take(&mut self.of_other_ranks);
             self.remove_stale(job, &of_other_ranks);

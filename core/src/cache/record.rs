@@ -165,6 +165,11 @@ impl RankRecord {
         self.dataset.seq()
     }
 
+    /// Whether it is of the same dataset, which may be in cache more than once.
+    pub(crate) fn is_of_same(&self, other: &Self) -> bool {
+        self.seq() == other.seq() && self.dataset.name == other.dataset.name
+    }
+
     /// As what a job may restart from.
     pub fn restart_point(&self) -> RestartPoint {
         self.dataset.restart_point()

@@ -274,10 +274,7 @@ impl<'a> Fetcher<'a> {
             self.cache.remove_part(job, &part);
             return Err(error);
         }
-        let is_copy = |cached: &&CachedDataset| {
-            cached.seq() == record.seq() && cached.record.dataset.name == record.dataset.name
-        };
-        let copies: Vec<u64> = self.cache.datasets().iter().filter(is_copy).map(CachedDataset::id).collect();
+        let copies = self.cache.ids_of(|cached| cached.record.is_of_same(&record));
         copies.into_iter().for_each(|id| self.cache.evict(job, id));
         let cached = CachedDataset::new(record, part, journal.into_claim(), store);
         let dataset = CachedDataset { prefix: InPrefix::whole(candidate.aggregated), ..cached };

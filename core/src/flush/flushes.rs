@@ -577,8 +577,7 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
 /// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs,
 /// or was about to. Collective.
 fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
-    let others = site.cache.datasets().iter().filter(|other| other.id() != id && other.prefix.is_whole());
-    let others: Vec<u64> = others.map(CachedDataset::id).collect();
+    let others = site.cache.ids_of(|other| other.id() != id && other.prefix.is_whole());
     if others.is_empty() {
         return Ok(());
     }

@@ -488,11 +488,10 @@ impl WentBack {
         if !job.params.get(&param::DROP_AFTER_CURRENT) {
             return Ok(());
         }
-        let is_newer = |cached: &&CachedDataset| {
+        let newer = cache.ids_of(|cached| {
             let is_checkpoint = cached.record.dataset.checkpoint && !cached.holding().must_stay();
             is_checkpoint && cached.seq() > seq
-        };
-        let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
+        });
         let is_left = |left: &DatasetDescriptor| left.seq() > seq && left.is_only_checkpoint();
         let which = Dropping::CheckpointsAfter(seq);
         for step in Leave::ORDER {

@@ -1,7 +1,6 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See docs/user/c-api.md.
 
 use super::{Error, Session};
-use crate::cache::CachedDataset;
 use crate::delete;
 use crate::error::Doing as _;
 use crate::fetch::Fetcher;
@@ -126,8 +125,7 @@ impl Session {
     /// those in cache.
     fn end_flushes_of(&mut self, name: &[u8]) -> Result<Vec<u64>, Error> {
         self.wait_until_protected()?;
-        let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
-        let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
+        let in_cache = self.cache.ids_of(|cached| cached.record.dataset.name == name);
         for id in &in_cache {
             self.with_flushes(|flushes, site| flushes.finish(site, *id))?;
         }

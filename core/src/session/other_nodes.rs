@@ -194,10 +194,7 @@ impl Lending {
         let of_run = (job.rank() == Rank(0)).then(|| copies_in(&job.prefix, job.run.number));
         let removed = of_node.into_iter().chain(of_run).try_for_each(|folder| files.remove_tree(&folder));
         let own = self.own.take();
-        let removed = removed.and_then(|()| own.map_or(Ok(()), |(part, _claim)| part.remove(files)));
-        if let Err(error) = removed {
-            job.report.error_here(&scr_base::describe(&error));
-        }
+        job.report_failed(removed.and_then(|()| own.map_or(Ok(()), |(part, _claim)| part.remove(files))));
     }
 }
 

@@ -145,10 +145,7 @@ fn read_lists(job: &Job, record: &RankRecord) -> Result<Lists, Error> {
 
 /// The files of the parts that those who wrote a dataset have left where this rank sees them.
 fn nearby(job: &Job, cache: &Cache, record: &RankRecord) -> BTreeMap<FileName, PathBuf> {
-    let is_it = |theirs: &RankRecord| {
-        let is_same = theirs.seq() == record.seq() && theirs.dataset.name == record.dataset.name;
-        is_same && !theirs.protection.bypass
-    };
+    let is_it = |theirs: &RankRecord| theirs.is_of_same(record) && !theirs.protection.bypass;
     let mut found = BTreeMap::new();
     for store in cache.stores() {
         for place in node_dir::places(job.files(), store.root.path()).unwrap_or_default() {
