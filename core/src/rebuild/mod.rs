@@ -122,6 +122,12 @@ impl FoundDatasets {
         self.changed.extend(in_place.map(RankRecord::seq));
     }
 
+    /// Keeps parts that nobody can use, but for those whose places are of datasets that are whole again.
+    fn keep_stale<'p>(&mut self, parts: impl Iterator<Item = &'p LocalPart>) {
+        let is_whole = |part: &LocalPart| self.whole.iter().any(|restored| restored.part == part.part);
+        self.stale.extend(parts.filter(|part| !is_whole(part)).map(LocalPart::stale));
+    }
+
     /// Keeps what is there of a dataset that did not come back. Collective.
     fn keep_unrecovered(
         &mut self,
@@ -189,10 +195,7 @@ pub(crate) fn all(
             // A newer dataset or copy with the same id has these folders. It is not touched for an older one.
             found.left.extend(local.iter().filter_map(|part| part.dataset()));
             let size = job.comm.size();
-            let own = local.into_iter().filter(|part| part.ranks() == Some(size));
-            let apart: Vec<_> =
-                own.filter(|part| !is_whole_again(&found, &part.part)).map(LocalPart::stale).collect();
-            found.stale.extend(apart);
+            found.keep_stale(local.into_iter().filter(|part| part.ranks() == Some(size)));
             continue;
         }
         let reports = reports.get(&key).map_or(&[][..], Vec::as_slice);
@@ -221,9 +224,7 @@ pub(crate) fn all(
     if found.seen.is_empty() {
         report_others(job, of_others)?;
     }
-    let lost: Vec<_> =
-        damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(LocalPart::stale).collect();
-    found.stale.extend(lost);
+    found.keep_stale(damaged.iter());
     let run = ours.iter().filter_map(LocalPart::key).map(|key| key.run).max().unwrap_or(0);
     [found.highest, found.highest_run] = all_reduce(&*job.comm, [found.highest, run], Op::Max)?;
     Ok(found)
@@ -404,10 +405,6 @@ impl Listed {
             ids: keys.iter().map(|key| key.dataset).collect(),
         }))
     }
-}
-
-fn is_whole_again(found: &FoundDatasets, part: &PartDir) -> bool {
-    found.whole.iter().any(|restored| restored.part == *part)
 }
 
 /// The newest dataset below `below` of which any rank holds a part; the same on all ranks.
