@@ -52,9 +52,7 @@ impl HaltConditions {
             let in_time =
                 outlook(job, 0).reason.filter(|why| matches!(why, HaltReason::AllocationEnds { .. }));
             let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), in_time.is_some());
-            if let Err(error) = ended {
-                job.report.error(&scr_base::describe(&error));
-            }
+            ended.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
             let why = self.told.take().or(in_time.map(|why| why.to_string()));
             record_end(job, why.map_or(Ended::Finished, Ended::Halted));
         }

@@ -21,10 +21,8 @@ use std::path::Path;
 /// It belongs to another user, or another user could have changed what is in it.
 pub fn find_control_dir(env: &Env, params: &Params) -> Result<Option<OwnedDir>, FsError> {
     let base = params.get(&param::CNTL_BASE);
-    let Some(control) = OwnedDir::find(&*env.files, &base, &job_folder(params), env.uid)? else {
-        return Ok(None);
-    };
-    own(control, params, env.uid).map(Some)
+    let control = OwnedDir::find(&*env.files, &base, &job_folder(params), env.uid)?;
+    control.map(|control| own(control, params, env.uid)).transpose()
 }
 
 /// As [`find_control_dir`], and made where it is not there.

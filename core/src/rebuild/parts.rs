@@ -50,9 +50,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, Dea
         // No rank writes into the folder of another node.
         let here: &[Rank] = if place == store.cache { &mates } else { &[] };
         let found = find_parts(job.files(), &place, here);
-        for error in &found.errors {
-            job.report.error_here(&scr_base::describe(error));
-        }
+        found.errors.iter().for_each(|error| job.report.error_here(&scr_base::describe(error)));
         *highest = found.ids.iter().copied().fold(*highest, u64::max);
         for (id, owner) in found.parts {
             let speaker = if mates.binary_search(&owner).is_ok() { Some(&owner) } else { next.next() };

@@ -421,9 +421,8 @@ impl<'a> Recovery<'a> {
     /// dataset: the next run finds out again that it is complete.
     fn record_end(&mut self, part: &PartDir, says: Option<PartState>) -> Result<(), FsError> {
         if says < Some(PartState::Complete) {
-            if let Err(error) = self.append(part, &Entry::Complete) {
-                self.on.job.report.warn_here(&scr_base::describe(&error));
-            }
+            let noted = self.append(part, &Entry::Complete);
+            noted.unwrap_or_else(|error| self.on.job.report.warn_here(&scr_base::describe(&error)));
         }
         if self.refused && says < Some(PartState::Refused) {
             self.append(part, &Entry::Refused)?;

@@ -14,7 +14,7 @@ use scr_base::message::Reporter;
 use scr_comm::Rank;
 use scr_plugin_api::held;
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -126,11 +126,8 @@ impl Shared {
     /// Calls that ranks have recorded in this phase.
     fn recorded(&self) -> Vec<String> {
         let names = self.files.list(&self.folder).unwrap_or_default();
-        let ours = names.iter().filter(|name| {
-            name.to_str()
-                .and_then(|name| name.strip_prefix(&self.mark))
-                .is_some_and(|rank| rank.parse::<u32>().is_ok())
-        });
+        let rank_of = |name: &Path| name.to_str()?.strip_prefix(&self.mark)?.parse::<u32>().ok();
+        let ours = names.iter().filter(|name| rank_of(name).is_some());
         let texts = ours.filter_map(|name| self.files.read_all(&self.folder.join(name), LONGEST_LINE).ok());
         texts.map(|text| String::from_utf8_lossy(&text).trim().to_owned()).collect()
     }

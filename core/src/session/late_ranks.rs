@@ -119,10 +119,8 @@ impl<'a> LateRanks<'a> {
 
     /// The ranks that have not come, or why they are not known. Nothing if all have, or if rank 0 is here to report it.
     fn report(&self, arrivals: &Result<Arrivals, PrefixError>) -> Option<String> {
-        let missing = match arrivals {
-            Ok(arrivals) => self.missing(arrivals).map_err(|error| describe(&error)),
-            Err(error) => Err(describe(error)),
-        };
+        let missing = arrivals.as_ref().map_err(|error| describe(error));
+        let missing = missing.and_then(|arrivals| self.missing(arrivals).map_err(|error| describe(&error)));
         let missing = match missing {
             Ok(missing) => missing,
             Err(why) => return Some(format!("ranks that have not called it ({why})")),

@@ -255,11 +255,9 @@ impl Session {
     fn give_files_back(&mut self, output: &Output) {
         self.cache.give_files_back(&output.given);
         if output.writes_in_prefix() && self.job.rank() == Rank(0) {
-            let id = output.record.dataset.id;
-            let release = Request::Release(Whose::Writer(id));
-            if let Err(error) = self.job.ledger().transact(&release) {
-                self.job.report.error(&scr_base::describe(&error));
-            }
+            let release = Request::Release(Whose::Writer(output.record.dataset.id));
+            let released = self.job.ledger().transact(&release).map(drop);
+            released.unwrap_or_else(|error| self.job.report.error(&scr_base::describe(&error)));
         }
     }
 
@@ -290,11 +288,9 @@ impl Session {
         self.cache.list_counting(&self.job, store);
         let before = self.job.elapsed();
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
-        if self
-            .cache
-            .dataset(id)
-            .is_some_and(|cached| cached.prefix.is_whole() && !cached.record.protection.bypass)
-        {
+        let was_copied =
+            |cached: &CachedDataset| cached.prefix.is_whole() && !cached.record.protection.bypass;
+        if self.cache.dataset(id).is_some_and(was_copied) {
             self.auto.add_flush(self.job.elapsed() - before);
         }
         self.cache.evict_flushed_output(&self.job);
