@@ -21,7 +21,7 @@ mod store;
 
 pub use group::{Groups, NODE, WORLD};
 pub use meant::meant;
-pub use redundancy::{protects, Encode, Redundancies, Redundancy};
+pub use redundancy::{protects, Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 
 use crate::param::{self, ConfigError, Origin, Params, Problem};

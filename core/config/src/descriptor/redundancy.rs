@@ -13,27 +13,6 @@ use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// When a checkpoint is protected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encode {
-    /// Before `SCR_Complete_output` returns.
-    Sync,
-    /// While the application computes.
-    Async,
-}
-
-const ENCODES: &[(&str, Encode)] = &[("sync", Encode::Sync), ("async", Encode::Async)];
-
-impl Encode {
-    fn by_default(params: &Params) -> Self {
-        if params.get(&param::ENCODE_ASYNC) {
-            Self::Async
-        } else {
-            Self::Sync
-        }
-    }
-}
-
 /// How a dataset is cached and protected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Redundancy {
@@ -51,8 +30,8 @@ pub struct Redundancy {
     pub bypass: bool,
     /// Whether it is for output.
     pub output: bool,
-    /// When a checkpoint is protected.
-    pub encode: Encode,
+    /// Whether a checkpoint is protected while the application computes, and not before `SCR_Complete_output` returns.
+    pub encode_async: bool,
     /// Least members of a set, where there are enough failure groups.
     pub set_size: u32,
     /// Failures to survive in each set, for schemes that let one choose.
@@ -75,6 +54,8 @@ pub(super) const KEYS: &[&str] = &[
     "ENCODE",
     "ENABLED",
 ];
+/// The words of `ENCODE`, by whether the application computes meanwhile.
+const ENCODES: &[(&str, bool)] = &[("sync", false), ("async", true)];
 /// Schemes that come with scr and do not let one choose how many failures they survive.
 const FIXED: &[&str] = &["SINGLE", "PARTNER", "XOR"];
 const INTERVAL: Kind = Kind::Count { least: 1, most: u64::MAX };
@@ -87,7 +68,7 @@ pub fn protects(scheme: &str) -> bool {
 impl Redundancy {
     /// Whether checkpoints are protected while the application computes.
     pub fn is_behind(&self) -> bool {
-        self.encode == Encode::Async && !self.bypass && protects(&self.scheme)
+        self.encode_async && !self.bypass && protects(&self.scheme)
     }
 
     /// As a tree, as datasets record it.
@@ -100,7 +81,7 @@ impl Redundancy {
         tree.set("TYPE", &self.scheme);
         tree.set("BYPASS", u8::from(self.bypass));
         tree.set("OUTPUT", u8::from(self.output));
-        if self.encode == Encode::Async {
+        if self.encode_async {
             tree.set("ENCODE", "async");
         }
         tree.set("SET_SIZE", self.set_size);
@@ -279,7 +260,7 @@ impl<'a> Builder<'a> {
             scheme,
             bypass: params.get(&param::CACHE_BYPASS),
             output: false,
-            encode: Encode::by_default(params),
+            encode_async: params.get(&param::ENCODE_ASYNC),
             set_size: params.get(&param::SET_SIZE),
             set_failures: params.get(&param::SET_FAILURES),
             options: BTreeMap::new(),
@@ -346,7 +327,7 @@ impl<'a> Builder<'a> {
             scheme,
             bypass: keys.read("BYPASS", Kind::Bool, self.params.get(&param::CACHE_BYPASS)),
             output: keys.read("OUTPUT", Kind::Bool, false),
-            encode: keys.choice("ENCODE", ENCODES, Encode::by_default(self.params)),
+            encode_async: keys.choice("ENCODE", ENCODES, self.params.get(&param::ENCODE_ASYNC)),
             set_size: keys.read("SET_SIZE", size.info().kind, self.params.get(size)),
             set_failures: keys.read("SET_FAILURES", failures.info().kind, self.params.get(failures)),
             options: keys.options(KEYS),

@@ -11,7 +11,7 @@ use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
 use scr_comm::collective::{all_reduce, first_rank, Op};
 use scr_comm::{Collective, Rank};
-use scr_config::descriptor::{Encode, Redundancy};
+use scr_config::descriptor::Redundancy;
 use scr_config::param;
 use scr_prefix::{
     rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, PrefixError, RestartPoint,
@@ -87,7 +87,7 @@ impl Session {
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(&self.job, record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
-        let wants_behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
+        let wants_behind = descriptor.encode_async && self.protects_behind(&output.record);
         if wants_behind && !has_room && self.job.is_news(Said::NoRoomBehind) {
             self.job.report.notice(
                 "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
