@@ -173,22 +173,17 @@ impl Redundancies {
                 None => kept.push(descriptor),
             }
         }
-        let every = kept.iter().position(|descriptor| descriptor.interval == 1);
-        match every {
-            Some(at) => {
-                let every = kept.remove(at);
-                if every.output && !kept.is_empty() && !is_any_never_chosen {
-                    let index = every.index;
-                    let message = format!(
-                        "CKPT={index} has OUTPUT=1, and takes every checkpoint as well that no other line does, as none has \
-                         INTERVAL=1; add a line with INTERVAL=1 for them"
-                    );
-                    problems.push(Problem::new(&every.origin, message));
-                }
-                Ok(Self { every, others: kept })
-            }
-            None => Err(kept),
+        let Some(at) = kept.iter().position(|descriptor| descriptor.interval == 1) else { return Err(kept) };
+        let every = kept.remove(at);
+        if every.output && !kept.is_empty() && !is_any_never_chosen {
+            let index = every.index;
+            let message = format!(
+                "CKPT={index} has OUTPUT=1, and takes every checkpoint as well that no other line does, as none has \
+                 INTERVAL=1; add a line with INTERVAL=1 for them"
+            );
+            problems.push(Problem::new(&every.origin, message));
         }
+        Ok(Self { every, others: kept })
     }
 }
 

@@ -22,9 +22,9 @@ pub const APP_CONF: &str = ".scr/app.conf";
 /// The settings of the application so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AppConfig {
-    settings: Source,
+    pub(super) settings: Source,
     /// Why the file is not trusted that they were read from.
-    distrust: Option<Distrust>,
+    pub(super) distrust: Option<Distrust>,
 }
 
 /// The request in a string given to `SCR_Config`.
@@ -114,15 +114,6 @@ impl AppConfig {
         let dir = path.parent().unwrap_or(prefix);
         let checked = Trusted::by(env).check_in(dir, &path, &status, env);
         Self { settings, distrust: checked.err() }
-    }
-
-    /// Why the file is not trusted that the settings were read from.
-    pub(super) fn distrust(&self) -> Option<&Distrust> {
-        self.distrust.as_ref()
-    }
-
-    pub(super) fn source(&self) -> &Source {
-        &self.settings
     }
 
     fn set(&mut self, setting: &Setting) {

@@ -65,12 +65,12 @@ impl Params {
     /// The value of a parameter.
     pub fn get<T: FromValue>(&self, param: &Param<T>) -> T {
         // The tests of the table show that every accepted value is of the constant's type.
-        self.values.get(param.index()).and_then(|found| T::from_value(&found.value)).unwrap_or_default()
+        self.values.get(param.index).and_then(|found| T::from_value(&found.value)).unwrap_or_default()
     }
 
     /// The place where the value of a parameter was set.
     pub fn origin<T>(&self, param: &Param<T>) -> &Origin {
-        self.values.get(param.index()).map_or(&Origin::Default, |found| &found.origin)
+        self.values.get(param.index).map_or(&Origin::Default, |found| &found.origin)
     }
 
     /// Every parameter in the order of the table.
@@ -90,7 +90,7 @@ impl Params {
 
     /// A parameter's text before variables were replaced, the same on all ranks.
     pub(crate) fn shared(&self, param: &Param<PathBuf>) -> String {
-        self.values.get(param.index()).and_then(|found| found.shared.clone()).unwrap_or_default()
+        self.values.get(param.index).and_then(|found| found.shared.clone()).unwrap_or_default()
     }
 
     /// The descriptor lines that start with `name`.
@@ -101,8 +101,8 @@ impl Params {
 
 /// The values, with a transport that copies while the application computes where that is asked for and nobody names one.
 fn with_transport(mut values: Vec<Parameter>) -> Vec<Parameter> {
-    let is_asynchronous = values[table::FLUSH_ASYNC.index()].value == Value::Bool(true);
-    let transport = &mut values[table::FLUSH_TYPE.index()];
+    let is_asynchronous = values[table::FLUSH_ASYNC.index].value == Value::Bool(true);
+    let transport = &mut values[table::FLUSH_TYPE.index];
     if is_asynchronous && !transport.is_set() {
         let text = Some(ASYNCHRONOUS.to_owned());
         transport.value = Value::Text(ASYNCHRONOUS.to_owned());

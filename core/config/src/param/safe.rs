@@ -38,55 +38,44 @@ fn untrusted(name: &str, why: &str) -> Cause {
     format!("{name} can make scr use files of somebody else and does not count here: {why}").into()
 }
 
-/// The prefix directories of other users that are trusted, with all below them.
-pub(super) struct SafePrefixes {
-    pub(super) dirs: Vec<PathBuf>,
-    /// Whether the environment can name more.
-    pub(super) by_environment: bool,
-}
-
-impl SafePrefixes {
-    /// Removes the settings of a file that name a place or hold a variable, if the file is not trusted. It was found in `prefix`.
-    pub(super) fn apply(
-        &self,
-        source: &mut Source,
-        distrust: Option<&Distrust>,
-        prefix: &Path,
-        problems: &mut Vec<Problem>,
-    ) {
-        let Some(distrust) = distrust.filter(|_| !self.dirs.iter().any(|safe| prefix.starts_with(safe)))
-        else {
-            return;
+/// Removes the settings of a file that name a place or hold a variable, if the file is not trusted. It was found in `prefix`, which
+/// is `safe` if it lies in one of these directories. A program with more rights than its user cannot be told of more of them.
+pub(super) fn drop_untrusted(
+    env: &Env,
+    safe: &[PathBuf],
+    source: &mut Source,
+    distrust: Option<&Distrust>,
+    prefix: &Path,
+    problems: &mut Vec<Problem>,
+) {
+    let is_safe = safe.iter().any(|safe| prefix.starts_with(safe));
+    let Some(distrust) = distrust.filter(|_| !is_safe) else { return };
+    let what = match distrust {
+        Distrust::Owner { path, uid } => format!("{} belongs to user {uid}", path.display()),
+        Distrust::Mode { path, .. } => format!("everybody may write {}", path.display()),
+    };
+    let why = match env.is_privileged {
+        true => format!("{what}, and this program has more rights than the user who started it"),
+        false => format!("{what}; to trust it, set SCR_SAFE_PREFIX={} in the environment", prefix.display()),
+    };
+    let mut refuse = |origin: &Origin, name: String| {
+        problems.push(Problem::new(origin, untrusted(&name, &why)));
+        false
+    };
+    source.retain(|setting| {
+        let named = match find(&setting.name) {
+            Some(info) => names_place(info),
+            None => setting.name == STORE,
         };
-        let what = match distrust {
-            Distrust::Owner { path, uid } => format!("{} belongs to user {uid}", path.display()),
-            Distrust::Mode { path, .. } => format!("everybody may write {}", path.display()),
-        };
-        let why = match self.by_environment {
-            true => {
-                format!("{what}; to trust it, set SCR_SAFE_PREFIX={} in the environment", prefix.display())
-            }
-            false => format!("{what}, and this program has more rights than the user who started it"),
-        };
-        let mut refuse = |origin: &Origin, name: String| {
-            problems.push(Problem::new(origin, untrusted(&name, &why)));
-            false
-        };
-        source.retain(|setting| {
-            let named = match find(&setting.name) {
-                Some(info) => names_place(info),
-                None => setting.name == STORE,
-            };
-            !(named || setting.value.contains('$')) || refuse(&setting.origin, title(setting))
+        !(named || setting.value.contains('$')) || refuse(&setting.origin, title(setting))
+    });
+    for setting in source.iter_mut().filter(|setting| setting.name == CKPT) {
+        let (origin, start) = (setting.origin.clone(), title(setting));
+        // An option of a scheme may be a path; the key STORE chooses among the stores that are described.
+        setting.items.retain(|item| {
+            let is_path = item.key != STORE && item.value.contains('/');
+            !(is_path || item.value.contains('$')) || refuse(&origin, format!("{start} {}", item.key))
         });
-        for setting in source.iter_mut().filter(|setting| setting.name == CKPT) {
-            let (origin, start) = (setting.origin.clone(), title(setting));
-            // An option of a scheme may be a path; the key STORE chooses among the stores that are described.
-            setting.items.retain(|item| {
-                let is_path = item.key != STORE && item.value.contains('/');
-                !(is_path || item.value.contains('$')) || refuse(&origin, format!("{start} {}", item.key))
-            });
-        }
     }
 }
 

@@ -10,9 +10,9 @@ use super::file::{is_text, load, unknown, Form, Setting, Source};
 use super::origin::{as_os_str, FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::resolve::{expanded, Locks, Parameter, Resolver};
-use super::safe::{counts, refused_variable, SafePrefixes};
+use super::safe::{counts, drop_untrusted, refused_variable};
 use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
-use super::value::{normalise, Value};
+use super::value::{normalise, FromValue, Value};
 use scr_base::build::SYSTEM_FILE;
 use scr_base::env::{Env, Trusted};
 use scr_base::fs::Status;
@@ -144,15 +144,16 @@ impl<'a> Reader<'a> {
     fn read(mut self, app: &AppConfig, user: Option<Source>, system: Source) -> Settings {
         let environment = self.environment();
         let mut is_named = user.is_some();
-        let mut sources = [environment, user.unwrap_or_default(), app.source().clone(), system];
+        let mut sources = [environment, user.unwrap_or_default(), app.settings.clone(), system];
         sources.iter_mut().for_each(|source| self.expand_shared(source));
         is_named = is_named || self.take_named_file(&mut sources, 0);
-        let safe = safe_prefixes(self.env, &sources, app.distrust().is_some());
-        if let Some(distrust) = app.distrust() {
+        let safe = safe_prefixes(self.env, &sources, app.distrust.is_some());
+        if let Some(distrust) = &app.distrust {
             // The directory in which a job without those settings would look for them.
             let others = [sources[0].clone(), sources[1].clone(), sources[3].clone()];
             let found_in = FoundPrefix::of(Reader::new(self.env).resolve(table::PREFIX.info(), &others));
-            safe.apply(&mut sources[2], Some(distrust), &found_in.dir, &mut self.problems);
+            let problems = &mut self.problems;
+            drop_untrusted(self.env, &safe, &mut sources[2], Some(distrust), &found_in.dir, problems);
         }
         is_named = is_named || self.take_named_file(&mut sources, 2);
         let prefix = FoundPrefix::of(self.resolve(table::PREFIX.info(), &sources));
@@ -257,13 +258,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The user file in the prefix directory.
-    fn user_file_in(&mut self, prefix: &Path, safe: &SafePrefixes) -> Source {
+    fn user_file_in(&mut self, prefix: &Path, safe: &[PathBuf]) -> Source {
         let file = prefix.join(".scrconf");
         let files = &*self.env.files;
         let loaded = load(Form::Settings, files, &file, Origin::UserFile, &mut self.problems);
         let Some((mut user, status)) = loaded else { return Source::default() };
         let check = |status: &Status| Trusted::by(self.env).check_in(prefix, &file, status, self.env).err();
-        safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, &mut self.problems);
+        let distrust = status.as_ref().and_then(check);
+        drop_untrusted(self.env, safe, &mut user, distrust.as_ref(), prefix, &mut self.problems);
         self.expand_shared(&mut user);
         self.check_prefix(&user, prefix);
         user
@@ -331,15 +333,14 @@ fn defaults(env: &Env) -> impl Iterator<Item = Setting> + '_ {
 }
 
 /// The directories of `SCR_SAFE_PREFIX`. A file that is itself not trusted cannot name any.
-fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> SafePrefixes {
+fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> Vec<PathBuf> {
     let mut sources = sources.clone();
     if skip_app {
         sources[2] = Source::default();
     }
     // Its problems are reported with those of all parameters.
     let found = Reader::new(env).resolve(table::SAFE_PREFIX.info(), &sources);
-    let dirs = if let Value::Paths(dirs) = found.value { dirs } else { Vec::new() };
-    SafePrefixes { dirs, by_environment: !env.is_privileged }
+    Vec::from_value(&found.value).unwrap_or_default()
 }
 
 #[cfg(test)]

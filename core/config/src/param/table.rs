@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A parameter whose value is a `T`.
 #[derive(Debug)]
 pub struct Param<T> {
-    index: usize,
+    pub(crate) index: usize,
     value: PhantomData<fn() -> T>,
 }
 
@@ -21,10 +21,6 @@ impl<T> Param<T> {
     /// Its row in [`TABLE`].
     pub fn info(&self) -> &'static Info {
         &TABLE[self.index]
-    }
-
-    pub(crate) fn index(&self) -> usize {
-        self.index
     }
 }
 
