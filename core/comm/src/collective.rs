@@ -237,9 +237,12 @@ pub(super) fn distances(comm: &dyn Comm) -> impl Iterator<Item = u32> {
 /// The ranks that lie `distance` after and before this one, round the ring.
 pub(super) fn neighbours(comm: &dyn Comm, distance: u32) -> (Rank, Rank) {
     let (me, size) = (comm.rank().0, comm.size());
-    let after = if me < size - distance { me + distance } else { me - (size - distance) };
-    let before = if me >= distance { me - distance } else { me + (size - distance) };
-    (Rank(after), Rank(before))
+    (Rank(back(me, size - distance, size)), Rank(back(me, distance, size)))
+}
+
+/// The place that lies `distance` before this one, round a ring of so many.
+pub(super) fn back(place: u32, distance: u32, size: u32) -> u32 {
+    place.checked_sub(distance).unwrap_or_else(|| place + (size - distance))
 }
 
 /// A rank's place in the binomial tree under a root.
@@ -253,13 +256,9 @@ impl Tree {
     pub(super) fn new(comm: &dyn Comm, root: Rank) -> Result<Self> {
         let size = comm.size();
         ensure(root.0 < size, || CommError::NoSuchRank { rank: root, size })?;
-        let me = comm.rank().0;
         // Counted from the root.
-        let place = if me >= root.0 { me - root.0 } else { me + (size - root.0) };
-        let rank_at = |place: usize| {
-            let (place, room) = (place as u32, size - root.0);
-            Rank(if place < room { place + root.0 } else { place - room })
-        };
+        let place = back(comm.rank().0, root.0, size);
+        let rank_at = |place: usize| Rank(back(place as u32, size - root.0, size));
         Ok(Self::of(place as usize, size as usize, rank_at))
     }
 

@@ -4,7 +4,7 @@
 //! remaining distance has bit k set. After as many rounds as the number of ranks has bits, every message has arrived, and each
 //! rank has sent one frame per round.
 
-use super::collective::{distances, neighbours, COLLECTIVE};
+use super::collective::{back, distances, neighbours, COLLECTIVE};
 use super::frame::{self, Reader, Writer};
 use super::{Comm, CommError, Rank, Result};
 
@@ -21,7 +21,9 @@ pub fn route(comm: &dyn Comm, messages: Vec<(Rank, Vec<u8>)>) -> Result<Vec<(Ran
     let mut parcels: Vec<Parcel> = parcels.map(|(to, bytes)| Parcel { from: me, to, bytes }).collect();
     for distance in distances(comm) {
         let (next, previous) = neighbours(comm, distance);
-        let (leaving, staying) = parcels.into_iter().partition(|parcel| parcel.way(me, size) & distance != 0);
+        // How far it has to go, round the ring.
+        let way = |parcel: &Parcel| back(parcel.to.0, me.0, size);
+        let (leaving, staying) = parcels.into_iter().partition(|parcel| way(parcel) & distance != 0);
         parcels = staying;
         let came = frame::swap(comm, COLLECTIVE, &[(next, &pack(leaving))], &[previous])?;
         for frame in &came {
@@ -41,17 +43,6 @@ pub(super) struct Parcel {
     from: Rank,
     to: Rank,
     bytes: Vec<u8>,
-}
-
-impl Parcel {
-    /// How many ranks after `here`, round the ring, it has to go.
-    fn way(&self, here: Rank, size: u32) -> u32 {
-        if self.to >= here {
-            self.to.0 - here.0
-        } else {
-            self.to.0 + (size - here.0)
-        }
-    }
 }
 
 fn pack(parcels: Vec<Parcel>) -> Vec<u8> {
