@@ -181,7 +181,7 @@ fn gather_over(
     parts.number(comm.rank().0);
     parts.bytes(&bytes);
     drop(bytes);
-    let mut parts = parts.done();
+    let mut parts = parts.0;
     for &child in &tree.children {
         parts.extend(frame::receive(comm, COLLECTIVE, child)?);
     }
@@ -275,7 +275,7 @@ pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<
     let mut all: Vec<Option<Vec<u8>>> = vec![None; ranks.len()];
     let malformed = || CommError::Malformed { from: Rank(ranks.start), what: "what was gathered" };
     let mut reader = Reader(parts);
-    while !reader.is_at_end() {
+    while !reader.0.is_empty() {
         let rank = reader.number().ok_or_else(malformed)?;
         let bytes = reader.bytes().ok_or_else(malformed)?;
         let place = rank.checked_sub(ranks.start).map(|place| Rank(place).index());

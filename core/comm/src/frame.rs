@@ -88,7 +88,7 @@ impl Body {
 
 /// Writes a list of numbers and byte strings.
 #[derive(Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
     pub(super) fn number(&mut self, number: u32) {
@@ -99,20 +99,12 @@ impl Writer {
         self.0.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
         self.0.extend_from_slice(bytes);
     }
-
-    pub(super) fn done(self) -> Vec<u8> {
-        self.0
-    }
 }
 
 /// Reads what a [`Writer`] wrote; `None` where it did not.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn is_at_end(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(super) fn number(&mut self) -> Option<u32> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -149,19 +141,19 @@ mod tests {
         writer.number(7);
         writer.bytes(b"seven");
         writer.bytes(b"");
-        let bytes = writer.done();
+        let bytes = writer.0;
         let mut reader = Reader(&bytes);
         assert_eq!(reader.number(), Some(7));
         assert_eq!(reader.bytes(), Some(&b"seven"[..]));
         assert_eq!(reader.bytes(), Some(&b""[..]));
-        assert!(reader.is_at_end());
+        assert!(reader.0.is_empty());
     }
 
     #[test]
     fn a_list_cut_short_anywhere_is_refused() {
         let mut writer = Writer::default();
         writer.bytes(b"seven");
-        let bytes = writer.done();
+        let bytes = writer.0;
         for length in 0..bytes.len() {
             assert_eq!(Reader(&bytes[..length]).bytes(), None);
         }

@@ -52,12 +52,12 @@ fn pack(parcels: Vec<Parcel>) -> Vec<u8> {
         writer.number(parcel.to.0);
         writer.bytes(&parcel.bytes);
     }
-    writer.done()
+    writer.0
 }
 
 pub(super) fn unpack(frame: &[u8], parcels: &mut Vec<Parcel>, size: u32) -> Option<()> {
     let mut reader = Reader(frame);
-    while !reader.is_at_end() {
+    while !reader.0.is_empty() {
         let (from, to) = (Rank(reader.number()?), Rank(reader.number()?));
         let bytes = reader.bytes()?.to_vec();
         if from.0 >= size || to.0 >= size {

@@ -38,7 +38,8 @@ pub fn run_with_stack<T: Send>(
     let rank_body = |rank: Rank| {
         let comm = ThreadComm::new(&world, rank);
         let result = catch_unwind(AssertUnwindSafe(|| body(comm)));
-        let result = result.map_err(|panic| record_panic(&panics, rank, &*panic)).ok();
+        let text = |panic: &(dyn Any + Send)| panic_text(panic).unwrap_or_else(|| "no text".to_owned());
+        let result = result.map_err(|panic| held(&panics).push((rank, text(&*panic)))).ok();
         // Only now: what others say about a rank that has ended must come after its own panic.
         world.end(rank);
         result
@@ -123,8 +124,8 @@ impl Comm for ThreadComm {
         self.world.post(self.rank, tag, letters)?;
         let mut receives = Receives::new(tag, receives);
         loop {
-            let found = self.world.collect(self.rank, tag, receives.wanted())?;
-            for (place, from, bytes) in found.letters {
+            let (letters, come) = self.world.collect(self.rank, tag, receives.wanted())?;
+            for (place, from, bytes) in letters {
                 receives.take(place, from, &bytes);
             }
             if receives.is_over() {
@@ -137,7 +138,7 @@ impl Comm for ThreadComm {
                 receives.given_up = true;
                 continue;
             }
-            self.world.wait(self.rank, found.come, || Waiting { tag, from: awaited })?;
+            self.world.wait(self.rank, come, || Waiting { tag, from: awaited })?;
         }
     }
 
@@ -168,10 +169,6 @@ impl Drop for ThreadComm {
             self.world.end(self.rank);
         }
     }
-}
-
-fn record_panic(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn Any + Send)) {
-    held(panics).push((rank, panic_text(panic).unwrap_or_else(|| "no text".to_owned())));
 }
 
 fn panicked(panics: Vec<(Rank, String)>) -> RunError {

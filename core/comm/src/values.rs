@@ -72,7 +72,7 @@ impl RankValues<Vec<u8>> {
             packed.number(ranks.len() as u32);
             packed.number(place as u32);
         }
-        packed.done()
+        packed.0
     }
 
     /// The reverse of [`Self::pack`] for `size` ranks; `None` if it did not make this.
@@ -81,7 +81,7 @@ impl RankValues<Vec<u8>> {
         let count = reader.number()?;
         let values = (0..count).map(|_| reader.bytes().map(<[u8]>::to_vec)).collect::<Option<Vec<_>>>()?;
         let (mut runs, mut known) = (Vec::new(), 0_u32);
-        while !reader.is_at_end() {
+        while !reader.0.is_empty() {
             let (length, place) = (reader.number()?, reader.number()?);
             if length == 0 || place >= count {
                 return None;

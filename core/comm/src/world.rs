@@ -14,13 +14,8 @@ pub(super) struct World {
     wake: Vec<Condvar>,
 }
 
-/// The result of a look into a rank's mailbox.
-pub(super) struct Received {
-    /// Which receive each letter is for, and its sender.
-    pub(super) letters: Vec<(usize, Rank, Vec<u8>)>,
-    /// How many letters had ever come.
-    pub(super) come: u64,
-}
+/// A letter for a rank: which receive it is for, and its sender.
+type Received = (usize, Rank, Vec<u8>);
 
 /// The messages that a blocked rank waits for.
 pub(super) struct Waiting {
@@ -72,18 +67,18 @@ impl World {
         Ok(())
     }
 
-    /// Takes, for each rank in `wanted`, its oldest message with this tag.
+    /// Takes, for each rank in `wanted`, its oldest message with this tag. Says also how many letters had ever come.
     pub(super) fn collect(
         &self,
         me: Rank,
         tag: Tag,
         wanted: impl Iterator<Item = (usize, Rank)>,
-    ) -> Result<Received> {
+    ) -> Result<(Vec<Received>, u64)> {
         let mut state = held(&self.state);
         state.alive()?;
         let mail = &mut state.places[me.index()].mail;
         let letters = wanted.filter_map(|(place, from)| Some((place, from, mail.take_from(from, tag)?)));
-        Ok(Received { letters: letters.collect(), come: mail.come })
+        Ok((letters.collect(), mail.come))
     }
 
     /// Takes a message with this tag, of a rank that is not waited for.

@@ -16,9 +16,9 @@ use crate::Rank;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// The secret of a run, which all its ranks know.
+/// The secret of a run, which all its ranks know. It is sent to them over a communicator that is trusted.
 #[derive(Clone)]
-pub struct Secret([u8; 32]);
+pub struct Secret(pub(super) [u8; 32]);
 
 /// New for each connection.
 pub(super) type Nonce = [u8; 16];
@@ -51,15 +51,6 @@ impl Secret {
     /// The system has no random numbers.
     pub fn new() -> std::io::Result<Self> {
         random().map(Self)
-    }
-
-    /// To be sent to the other ranks, over a communicator that is trusted.
-    pub(super) fn to_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
     }
 
     /// The proof of the listening rank.

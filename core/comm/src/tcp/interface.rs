@@ -41,7 +41,8 @@ pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr
     // An interface may have several addresses: the link-local ones of IPv6 need a scope.
     let found = there.iter().filter(is_it).min_by_key(|address| address.ip.is_ipv6());
     found.map(|address| address.ip).ok_or_else(|| {
-        let there = list(&there);
+        let there = there.iter().map(|address| format!("{} ({})", address.interface, address.ip));
+        let there = there.collect::<Vec<_>>().join(", ");
         let what = format!(
             "SCR_TCP_INTERFACE={wanted} is neither a network interface of this node nor a range that one has an address in: there \
              are {there}"
@@ -102,11 +103,6 @@ impl Range {
         let first = |number: u128| number.checked_shr(all - self.bits).unwrap_or(0);
         all == width && first(start) == first(ip)
     }
-}
-
-fn list(there: &[Address]) -> String {
-    let all: Vec<_> = there.iter().map(|address| format!("{} ({})", address.interface, address.ip)).collect();
-    all.join(", ")
 }
 
 #[cfg(test)]

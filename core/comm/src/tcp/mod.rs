@@ -191,8 +191,9 @@ pub fn connect_as(
     let root = Rank(0);
     let drawn = if comm.rank() == root { Secret::new().map(Some) } else { Ok(None) };
     let drawn = agree(comm, drawn.map_err(|error| failed("drawing a secret", &error)))?;
-    let secret = broadcast(comm, root, drawn.map_or_else(Vec::new, |secret| secret.to_bytes().to_vec()))?;
-    let secret = Secret::from_bytes(&secret).ok_or(CommError::Malformed { from: root, what: "a secret" })?;
+    let secret = broadcast(comm, root, drawn.map_or_else(Vec::new, |secret| secret.0.to_vec()))?;
+    let secret = secret.try_into().map_err(|_| CommError::Malformed { from: root, what: "a secret" })?;
+    let secret = Secret(secret);
     let made = bound.into_iter().map(|(rank, listener, _)| {
         TcpComm::new(rank, listener, addresses.clone(), secret.clone(), limits.clone())
     });
@@ -442,7 +443,7 @@ impl TcpComm {
     /// Waits until something can be done, or for a moment, and says whether nothing has happened.
     fn wait(&self, batch: &Batch<'_, '_>) -> Result<bool> {
         let state = self.state.borrow();
-        if state.receiving.iter().any(Receiving::has_more) {
+        if state.receiving.iter().any(|from| from.has_more) {
             return Ok(false);
         }
         let wants: BTreeSet<Rank> = batch.sends.iter().map(|send| send.to).collect();

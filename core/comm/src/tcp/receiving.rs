@@ -26,7 +26,8 @@ pub(super) struct Receiving {
     few: Few,
     input: Input,
     frame: Option<Frame>,
-    has_more: bool,
+    /// Whether it has stopped before it had taken all that has come.
+    pub(super) has_more: bool,
 }
 
 enum Stage {
@@ -107,11 +108,6 @@ impl Receiving {
     pub(super) fn tell_lost(&self) {
         // A connection that has ended tells it by itself.
         let _ = self.stream.get().and_then(|stream| stream.shutdown(Shutdown::Write));
-    }
-
-    /// Whether it has stopped before it had taken all that has come.
-    pub(super) fn has_more(&self) -> bool {
-        self.has_more
     }
 
     /// Takes what has come, but not for so long that other connections have to wait, and no more than the caller waits for: what
