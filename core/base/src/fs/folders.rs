@@ -3,6 +3,7 @@
 use super::error::{unless_missing, At};
 use super::whole::folder_of;
 use super::{retried, Durability, Files, FsError, Kind, MayPass, Status};
+use crate::ensure;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -66,10 +67,7 @@ impl dyn Files + '_ {
                 _ => Ok(false),
             }
         })?;
-        match is_there {
-            true => Ok(()),
-            false => Err(error).at("make the folder", path),
-        }
+        ensure(is_there, || error).at("make the folder", path)
     }
 
     /// Removes a file or a link; returns whether it was there.

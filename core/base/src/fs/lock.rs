@@ -35,10 +35,10 @@ impl LockAttempt {
 }
 
 /// The kind of locks of this build.
-const KIND: Kind = Kind::named(FILE_LOCK);
+pub(super) const KIND: Kind = Kind::named(FILE_LOCK);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Flock,
     /// Those of fcntl, in the form that belongs to the open file.
     Fcntl,
@@ -59,7 +59,8 @@ impl Kind {
         }
     }
 
-    fn attempt(self, file: &fs::File) -> LockAttempt {
+    /// Takes the exclusive lock if nobody has it.
+    pub(super) fn attempt(self, file: &fs::File) -> LockAttempt {
         LockAttempt::of(uninterrupted(|| match self {
             Kind::Flock => Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?),
             // It may say that somebody has the lock in another way, by which flock says that nobody can have it.
@@ -85,11 +86,6 @@ pub fn keep_from_readers(file: &dyn File, status: &Status) {
         // Only the owner may change it.
         let _ = file.set_mode(wanted);
     }
-}
-
-/// Takes the exclusive lock if nobody has it.
-pub(super) fn attempt(file: &fs::File) -> LockAttempt {
-    KIND.attempt(file)
 }
 
 /// The whole file, however long it gets.

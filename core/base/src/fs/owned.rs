@@ -265,15 +265,14 @@ pub(super) fn not_ours(path: &Path, found: u32, expected: u32) -> FsError {
 }
 
 fn expect_closed(path: &Path, status: &Status) -> Result<(), FsError> {
-    if status.mode & OTHERS_WRITE == 0 {
-        return Ok(());
-    }
-    let fault = format!(
-        "may be written by other users (mode {:04o}), so what is in it is not used; look at what is in it, then close it with \
-         chmod 700",
-        status.mode & 0o7777
-    );
-    Err(FsError::refused(path, fault))
+    let fault = || {
+        format!(
+            "may be written by other users (mode {:04o}), so what is in it is not used; look at what is in it, then close it with \
+             chmod 700",
+            status.mode & 0o7777
+        )
+    };
+    ensure(status.mode & OTHERS_WRITE == 0, || FsError::refused(path, fault()))
 }
 
 #[cfg(test)]

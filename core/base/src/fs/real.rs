@@ -239,7 +239,7 @@ impl File for RealFile {
     fn try_lock(&self) -> LockAttempt {
         let Ok(file) = self.file.get() else { return LockAttempt::NoLocks };
         self.given_up.get_or_init(|| forked::give_up(file.as_fd()));
-        lock::attempt(file)
+        lock::KIND.attempt(file)
     }
 
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use super::error::{unless_missing, At};
 use super::owned::{STICKY, WORLD_WRITES};
 use super::{retried, unique_number, File, Files, FsError, How, Kind, Status};
+use crate::ensure;
 use scr_plugin_api::grow;
 use std::ffi::OsString;
 use std::io;
@@ -94,10 +95,7 @@ impl dyn Files + '_ {
             let written = files
                 .take_over_access(&*file, path)
                 .and_then(|()| fill(&*file, &temporary, bytes, mode, wait))
-                .and_then(|()| match may_replace() {
-                    true => Ok(()),
-                    false => Err(FsError::lock_lost(path)),
-                })
+                .and_then(|()| ensure(may_replace(), || FsError::lock_lost(path)))
                 .and_then(|()| {
                     let renamed = files.rename(&temporary, path).at("rename a new file to", path);
                     // The process that has taken the lock has removed the new file.
@@ -171,7 +169,9 @@ impl dyn Files + '_ {
     fn create_temporary(&self, path: &Path, mode: u32) -> Result<(PathBuf, Box<dyn File>), FsError> {
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for _ in 0..MAX_TEMPORARIES {
-            let temporary = temporary(path, unique_number());
+            let mut name = temporary_of(path);
+            name.push(unique_number().to_string());
+            let temporary = path.with_file_name(name);
             match self.open(&temporary, How::Create(mode)) {
                 Ok(file) => return Ok((temporary, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
@@ -186,10 +186,8 @@ impl dyn Files + '_ {
 /// and others may grow.
 pub(super) fn read_open(file: &dyn File, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let check = |found| match found > limit {
-        true => Err(FsError::TooLarge { path: path.to_owned(), found, most: limit }),
-        false => Ok(()),
-    };
+    let too_large = |found| FsError::TooLarge { path: path.to_owned(), found, most: limit };
+    let check = |found| ensure(found <= limit, || too_large(found));
     let found = file.status().at("look at", path)?.len;
     check(found)?;
     let mut bytes = Vec::new();
@@ -223,12 +221,6 @@ fn fill(file: &dyn File, path: &Path, bytes: &[u8], mode: u32, wait: Durability)
         Durability::Unsynced => Ok(()),
         Durability::Shown => file.set_mode(mode).at("set the permissions of", path),
     }
-}
-
-fn temporary(path: &Path, number: u64) -> PathBuf {
-    let mut name = temporary_of(path);
-    name.push(number.to_string());
-    path.with_file_name(name)
 }
 
 /// The common beginning of the names of all temporary files for a file.
