@@ -262,6 +262,13 @@ impl Figures {
             || self.restarts.count + self.failed_checkpoints > 0
     }
 
+    /// The figures of all these jobs together.
+    pub fn sum<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut total = Self::default();
+        all.for_each(|figures| total.add(figures));
+        total
+    }
+
     /// Adds the figures of another job.
     pub fn add(&mut self, other: &Self) {
         let sums = Spent::sum;

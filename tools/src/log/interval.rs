@@ -37,9 +37,7 @@ enum Model {
 
 /// The total cost of all jobs of a log.
 fn totals(entries: Vec<LogEntry>) -> Figures {
-    let mut all = Figures::default();
-    jobs(entries).iter().for_each(|(figures, _)| all.add(figures));
-    all
+    Figures::sum(jobs(entries).iter().map(|(figures, _)| figures))
 }
 
 fn table(figures: &Figures) -> String {

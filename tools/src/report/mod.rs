@@ -217,13 +217,7 @@ fn json(all: &[Job]) -> Value {
 
 /// Adds up what they have cost.
 fn total(all: &[Job]) -> Figures {
-    sum(all.iter().map(|job| &job.figures))
-}
-
-fn sum<'a>(all: impl Iterator<Item = &'a Figures>) -> Figures {
-    let mut total = Figures::default();
-    all.for_each(|figures| total.add(figures));
-    total
+    Figures::sum(all.iter().map(|job| &job.figures))
 }
 
 /// Fields of figures under their own names, for programs.

@@ -1,7 +1,7 @@
 //! Reports for the terminal: of one job in full, of many as a table.
 
 use super::interval::Choice;
-use super::{sum, total, Job, User};
+use super::{total, Job, User};
 use crate::log::size;
 use crate::page::percent;
 use crate::prelude::*;
@@ -164,7 +164,7 @@ pub(super) fn users(users: &[User]) -> String {
     };
     let head: Vec<_> = ["USER", "JOBS"].into_iter().chain(COSTS).collect();
     let table = Table::of(&head, users.iter().map(row));
-    with_sum(&table, users.iter().map(|user| user.1).sum(), &sum(users.iter().map(|user| &user.2)))
+    with_sum(&table, users.iter().map(|user| user.1).sum(), &Figures::sum(users.iter().map(|user| &user.2)))
 }
 
 fn with_sum(table: &Table, jobs: usize, total: &Figures) -> String {
