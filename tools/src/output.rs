@@ -49,6 +49,11 @@ pub(crate) fn print_lines(lines: impl IntoIterator<Item: Display>) -> Result<Ans
     print(lines.into_iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
+/// The fields of all these objects in one.
+pub(crate) fn merged(objects: impl IntoIterator<Item = Value>) -> Value {
+    objects.into_iter().filter_map(|object| object.as_object().cloned()).flatten().collect()
+}
+
 /// Prints what was asked for: the fields of `json` for programs, or else the text for people. The answer is `yes` or no.
 pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<[u8]>, yes: bool) -> Result<Answer> {
     if !as_json {

@@ -3,7 +3,7 @@
 pub(crate) use crate::classic;
 pub(crate) use crate::environment::{self, once_each};
 pub(crate) use crate::output::{
-    count, did_you_mean, on_one_line, or_show_error, print, print_line, print_lines, show, warn,
+    count, did_you_mean, merged, on_one_line, or_show_error, print, print_line, print_lines, show, warn,
 };
 pub(crate) use crate::output::{joined, Answer, OrCannot};
 pub(crate) use crate::table::Table;

@@ -95,23 +95,6 @@ struct Totals {
     wrong: u64,
 }
 
-/// A dataset for programs.
-#[derive(Serialize)]
-struct DatasetRow<'a> {
-    #[serde(flatten)]
-    dataset: &'a Dataset,
-    #[serde(flatten)]
-    totals: Totals,
-}
-
-/// The same of a file that is not known to be as recorded.
-#[derive(Serialize)]
-struct Finding<'a> {
-    dataset: Option<u64>,
-    #[serde(flatten)]
-    item: &'a Item,
-}
-
 impl ScrubReport {
     /// Whether nothing is wrong.
     fn is_intact(&self) -> bool {
@@ -159,13 +142,14 @@ impl ScrubReport {
     }
 
     fn json(&self) -> Value {
-        let dataset = |dataset| DatasetRow { dataset, totals: Totals::of(&dataset.items) };
+        let dataset = |dataset: &Dataset| merged([json!(dataset), json!(Totals::of(&dataset.items))]);
+        let finding = |(id, item): (_, &Item)| merged([json!({ "dataset": id }), json!(item)]);
         let places = self.places.iter().map(|(target, report)| {
             json!({
                 "kind": target.0,
                 "path": target.1.display().to_string(),
                 "datasets": report.datasets.iter().map(dataset).collect::<Vec<_>>(),
-                "findings": suspects(report).map(|(dataset, item)| Finding { dataset, item }).collect::<Vec<_>>(),
+                "findings": suspects(report).map(finding).collect::<Vec<_>>(),
             })
         });
         let mut all = json!(self.totals());

@@ -158,10 +158,7 @@ fn by_user(all: &[Job]) -> Vec<User> {
 }
 
 fn user_json((user, jobs, figures): &User) -> Value {
-    let mut fields = figures_json(figures);
-    fields["user"] = user.as_str().into();
-    fields["jobs"] = (*jobs).into();
-    fields
+    merged([figures_json(figures), json!({ "user": user, "jobs": jobs })])
 }
 
 /// The job or the user that a mistyped name most likely means.
@@ -227,7 +224,6 @@ macro_rules! named {
 
 fn job_json(job: &Job, with_history: bool) -> Value {
     let Job { dir, figures, history } = job;
-    let mut fields = figures_json(figures);
     let own = named!(figures: job_id job_name user cluster processes nodes);
     let more = json!({
         "prefix": dir.display().to_string(),
@@ -248,12 +244,7 @@ fn job_json(job: &Job, with_history: bool) -> Value {
         "failed_at_micros": history.failures,
         "checkpoint_micros": history.checkpoints,
     });
-    for part in [own, more, if with_history { parts } else { json!({}) }] {
-        if let (Value::Object(fields), Value::Object(more)) = (&mut fields, part) {
-            fields.extend(more);
-        }
-    }
-    fields
+    merged([figures_json(figures), own, more, if with_history { parts } else { json!({}) }])
 }
 
 /// The figures that can be added up.
