@@ -65,7 +65,7 @@ fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
     let simulated = args.simulation.run(&machine, &plan)?;
     let mut json = json!({ "efficiency": efficiency });
     if !simulated.is_empty() {
-        json["simulated"] = simulated.iter().map(report::Simulated::json).collect();
+        json["simulated"] = simulated.iter().map(report::simulation).collect();
     }
     let text = format!("efficiency: {:.6}\n{}", efficiency, text::simulated(&simulated).text());
     show(args.json, json, text, true)

@@ -20,19 +20,11 @@ pub(super) struct Report {
     pub(super) simulated: Vec<Simulated>,
 }
 
-/// Something that is otherwise than assumed.
-pub(super) struct Change {
-    pub(super) what: &'static str,
-    /// The efficiency of the plan then, and that of the best plan for it.
-    pub(super) kept: f64,
-    pub(super) best: f64,
-}
+/// Something that is otherwise than assumed, the efficiency of the plan then, and that of the best plan for it.
+pub(super) type Change = (&'static str, f64, f64);
 
-/// A simulation of the best plan.
-pub(super) struct Simulated {
-    pub(super) gaps: String,
-    pub(super) outcome: Outcome,
-}
+/// The gaps of a simulation of the best plan, and its outcome.
+pub(super) type Simulated = (String, Outcome);
 
 /// The parameters of a simulation.
 #[derive(Args)]
@@ -86,7 +78,7 @@ impl Simulation {
             (format!("Weibull, shape {}", self.shape), Gaps::Weibull { shape: self.shape }),
         ];
         let run = |kind| simulate(machine, plan, kind, seconds, self.seed);
-        kinds.into_iter().map(|(gaps, kind)| Ok(Simulated { gaps, outcome: run(kind)? })).collect()
+        kinds.into_iter().map(|(gaps, kind)| Ok((gaps, run(kind)?))).collect()
     }
 }
 
@@ -119,7 +111,8 @@ impl Report {
     pub(super) fn json(&self) -> Value {
         let site = &self.site;
         let loss = |failure: &Failure| json!({ "loses": failure.loses.in_words(), "rate": failure.rate });
-        let change = |Change { what, kept, best }: &Change| json!({ "change": what, "efficiency": kept, "best": best });
+        let change =
+            |(what, kept, best): &Change| json!({ "change": what, "efficiency": kept, "best": best });
         let excluded = |(kinds, why): &Excluded| json!({ "schemes": names(kinds), "why": why });
         json!({
             "machine": site.name,
@@ -132,21 +125,19 @@ impl Report {
             "curve": self.curve,
             "sensitivity": self.sensitivity.iter().map(change).collect::<Vec<_>>(),
             "settings": self.settings,
-            "simulated": self.simulated.iter().map(Simulated::json).collect::<Vec<_>>(),
+            "simulated": self.simulated.iter().map(simulation).collect::<Vec<_>>(),
         })
     }
 }
 
-impl Simulated {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "gaps": self.gaps,
-            "efficiency": self.outcome.efficiency,
-            "error": self.outcome.error,
-            "failures": self.outcome.failures,
-            "years": self.outcome.seconds / YEAR,
-        })
-    }
+pub(super) fn simulation((gaps, outcome): &Simulated) -> Value {
+    json!({
+        "gaps": gaps,
+        "efficiency": outcome.efficiency,
+        "error": outcome.error,
+        "failures": outcome.failures,
+        "years": outcome.seconds / YEAR,
+    })
 }
 
 fn names(kinds: &[Kind]) -> Vec<String> {
@@ -191,7 +182,7 @@ fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
     let of_machine = otherwise.into_iter().filter_map(|(what, factors)| {
         let machine = machine(site, &best.kinds, best.is_async, factors)?;
         let (kept, best) = (efficiency(&machine, &best.plan), best_plan(&machine, MOST_BETWEEN).1);
-        Some(Change { what, kept, best })
+        Some((what, kept, best))
     });
     let scaled = |factor: f64| Plan { interval: best.plan.interval * factor, ..best.plan.clone() };
     let with_flushes = |every: f64| {
@@ -207,11 +198,8 @@ fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
         plans.push(("flushes are half as frequent", with_flushes(2.0)));
         plans.push(("flushes are twice as frequent", with_flushes(0.5)));
     }
-    let of_plan = plans.into_iter().map(|(what, plan)| Change {
-        what,
-        kept: efficiency(&best.machine, &plan),
-        best: best.efficiency,
-    });
+    let kept = |plan: &Plan| efficiency(&best.machine, plan);
+    let of_plan = plans.into_iter().map(|(what, plan)| (what, kept(&plan), best.efficiency));
     of_machine.chain(of_plan).collect()
 }
 

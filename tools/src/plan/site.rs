@@ -172,11 +172,6 @@ impl Site {
             failures: failures(&root, nodes)?,
         })
     }
-
-    /// Failures per second.
-    pub(super) fn rate(&self) -> f64 {
-        self.failures.iter().map(|failure| failure.rate).sum()
-    }
 }
 
 fn line() -> Form<'static, String> {
@@ -272,11 +267,8 @@ fn flush(root: &Section<'_>, nodes: u64, checkpoint: Option<f64>, restart: f64) 
         (None, None, _) => bail!(flush.error("`flush.cost' or `flush.bandwidth' is missing")),
     };
     let recover = flush.optional("recover", &seconds())?.unwrap_or(cost + restart);
-    Ok(Flush {
-        cost,
-        recover,
-        hidden: flush.optional("hidden", &number("a share", 0.0..=1.0, |_| None))?.unwrap_or(0.0),
-    })
+    let hidden = flush.optional("hidden", &number("a share", 0.0..=1.0, |_| None))?.unwrap_or(0.0);
+    Ok(Flush { cost, recover, hidden })
 }
 
 fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {

@@ -24,7 +24,8 @@ pub(super) fn machine(site: &Site) -> String {
         site.checkpoint.map(|size| format!(" with {} each to save", amount(size as u64))).unwrap_or_default();
     let nodes = if site.nodes == 1 { "node" } else { "nodes" };
     let count = grouped(site.nodes as f64);
-    format!("{}: {count} {nodes}{size}, a failure every {}", site.name, time(1.0 / site.rate()))
+    let rate: f64 = site.failures.iter().map(|failure| failure.rate).sum();
+    format!("{}: {count} {nodes}{size}, a failure every {}", site.name, time(1.0 / rate))
 }
 
 /// The best plan, and when it writes what; each in one line.
@@ -134,18 +135,18 @@ fn curve(report: &Report) -> String {
 
 /// The table of changes.
 pub(super) fn changes(report: &Report) -> Table {
-    let row = |change: &Change| [change.what.to_owned(), percent(change.kept), percent(change.best)];
+    let row = |&(what, kept, best): &Change| [what.to_owned(), percent(kept), percent(best)];
     Table::of(&["IF", "EFFICIENCY", "BEST PLAN THEN"], report.sensitivity.iter().map(row))
 }
 
 /// The table of simulations.
 pub(super) fn simulated(simulated: &[Simulated]) -> Table {
-    let row = |simulated: &Simulated| {
+    let row = |(gaps, outcome): &Simulated| {
         [
-            simulated.gaps.clone(),
-            format!("{:.3} ± {:.3} %", simulated.outcome.efficiency * 100.0, simulated.outcome.error * 100.0),
-            format!("{:.1}", simulated.outcome.seconds / YEAR),
-            joined(simulated.outcome.failures.iter().map(|&count| grouped(count as f64)), " / "),
+            gaps.clone(),
+            format!("{:.3} ± {:.3} %", outcome.efficiency * 100.0, outcome.error * 100.0),
+            format!("{:.1}", outcome.seconds / YEAR),
+            joined(outcome.failures.iter().map(|&count| grouped(count as f64)), " / "),
         ]
     };
     let head = ["SIMULATED GAPS", "EFFICIENCY", "YEARS", "FAILURES OF EACH LEVEL"];
