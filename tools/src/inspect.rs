@@ -47,7 +47,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
         return print_answer(&own_inventory(args)?);
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
-    let job = JobContext::after(&args.place.job(), named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
+    let named = named.map(|nodes| hostlist::expand(nodes)).transpose()?;
+    let job = JobContext::on(&args.place.job(), named, true)?;
     let (nodes, Answers { inventories, silent }) = of_nodes(args, &job)?;
     let found = inspect(inventories.into_values().collect(), &environment::plugin_host(&job.env));
     if args.from.is_some() {

@@ -154,7 +154,8 @@ impl HaltArgs {
         let (set, unset) = (&self.set, &self.unset);
         halt.immediate |= set.immediate;
         // Without anything to do, the plain command: a job that it has stopped is not started again either.
-        let is_now = set.immediate || set.checkpoints == Some(0) || self.is_plain();
+        let is_plain = *set == Conditions::default() && *unset == Unset::default();
+        let is_now = set.immediate || set.checkpoints == Some(0) || is_plain;
         let reason = is_now.then(|| Halt::HALTED.to_owned());
         let left = set.checkpoints.filter(|left| *left > 0);
         [
@@ -166,10 +167,6 @@ impl HaltArgs {
             change("AllocationEnd", &mut halt.changed_end, end, unset.unset_end),
         ]
         .concat()
-    }
-
-    fn is_plain(&self) -> bool {
-        self.set == Conditions::default() && self.unset == Unset::default()
     }
 }
 
@@ -213,7 +210,7 @@ impl HaltStatus {
     fn of(env: &Env, prefix: &Prefix, halt: Option<&Halt>) -> Self {
         let halt = halt.cloned().unwrap_or_default();
         // The other conditions are shown all the same where nothing is known of an allocation.
-        let job = JobContext::on(&JobArgs::at(prefix.dir()), None);
+        let job = JobContext::on(&JobArgs::default().or_in(Some(prefix.dir())), None, false);
         let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
         let holds = halt.reason(environment::now(env), end);
         holds.iter().for_each(|reason| warn(format_args!("{reason}; {}", reason.cure(prefix.dir()))));

@@ -12,14 +12,8 @@ use scr_config::descriptor::Store;
 use scr_core::job_folder;
 use std::io;
 
-/// A node that must not be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadNode {
-    /// Its name.
-    pub(crate) node: String,
-    /// Its fault.
-    pub(crate) why: String,
-}
+/// A node that must not be used, and its fault.
+pub(crate) type BadNode = (String, String);
 
 /// How long a node may take to answer; on a busy machine it takes seconds to reach it.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,8 +24,8 @@ pub(crate) fn bad_nodes(allocation: &Allocation, excluded: &[String], before: &[
     let mut bad = before.to_vec();
     let mut add = |nodes: Vec<String>, why: &str| {
         for node in nodes.iter().filter_map(|node| hostlist::find(node, &allocation.nodes)) {
-            if bad.iter().all(|known| known.node != *node) {
-                bad.push(BadNode { node: node.clone(), why: why.to_owned() });
+            if bad.iter().all(|(known, _)| known != node) {
+                bad.push((node.clone(), why.to_owned()));
             }
         }
     };
@@ -44,7 +38,7 @@ pub(crate) fn bad_nodes(allocation: &Allocation, excluded: &[String], before: &[
 
 /// The nodes of the allocation that can be used.
 pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String> {
-    let is_good = |node: &&String| bad.iter().all(|bad| bad.node != **node);
+    let is_good = |node: &&String| bad.iter().all(|(bad, _)| bad != *node);
     allocation.nodes.iter().filter(is_good).cloned().collect()
 }
 
@@ -134,7 +128,7 @@ fn failing_check(allocation: &Allocation, nodes: &[String]) -> Vec<BadNode> {
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {
             Ok(answer) if answer.succeeded() => (),
-            Ok(answer) => bad.push(BadNode { node: node.clone(), why: answer.failure() }),
+            Ok(answer) => bad.push((node.clone(), answer.failure())),
             // No node can be reached this way, so nothing is known of any of them.
             Err(error) => {
                 warn(format_args!("the nodes cannot be checked: {error:#}"));

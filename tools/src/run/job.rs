@@ -189,9 +189,9 @@ impl<'a> Job<'a> {
 
     fn look_at_nodes(&mut self) {
         let bad = bad_nodes(&self.facts.allocation, &self.excluded, &self.bad);
-        for new in &bad[self.bad.len()..] {
-            warn(format_args!("node {} is left out: {}", new.node, new.why));
-            let note = format!("{}: {}", new.node, new.why);
+        for (node, why) in &bad[self.bad.len()..] {
+            warn(format_args!("node {node} is left out: {why}"));
+            let note = format!("{node}: {why}");
             self.log.add_entry(Record::event(Event::NodeFail).note(note));
         }
         let names_none = |launcher: &Launcher| launcher.exclude.is_empty() && launcher.hostfile.is_empty();
@@ -321,7 +321,7 @@ fn run_command(
     let Some(launcher) = launcher else { return Ok((command.to_vec(), None)) };
     let mut for_each_part = Vec::new();
     if !bad.is_empty() {
-        let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
+        let nodes: Vec<_> = bad.iter().map(|(node, _)| node.clone()).collect();
         let (list, plain) = (hostlist::compress(&nodes), nodes.join(","));
         for_each_part.extend(
             launcher.exclude.iter().map(|word| word.replace("{nodes}", &list).replace("{nodes,}", &plain)),
@@ -363,7 +363,7 @@ const PART: &str = ":";
 
 fn hostfile(allocation: &Allocation, bad: &[BadNode]) -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("scr-hosts.").tempfile()?;
-    let good = allocation.host_lines.iter().filter(|(node, _)| bad.iter().all(|bad| bad.node != *node));
+    let good = allocation.host_lines.iter().filter(|(node, _)| bad.iter().all(|(bad, _)| bad != node));
     for (_, line) in good {
         writeln!(file, "{line}")?;
     }

@@ -87,11 +87,6 @@ pub(crate) struct AroundArgs {
 }
 
 impl JobArgs {
-    /// The job with this prefix directory, in the allocation that this process runs in.
-    pub(crate) fn at(prefix: &Path) -> Self {
-        Self { prefix: Some(prefix.to_owned()), ..Self::default() }
-    }
-
     /// The same with the prefix directory that is given in another place.
     pub(crate) fn or_in(&self, dir: Option<&Path>) -> Self {
         Self { prefix: dir.map(Path::to_owned).or_else(|| self.prefix.clone()), ..self.clone() }
@@ -125,12 +120,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     prerun::prepare(&job.facts)?;
     let stopped = job.run();
     if let Ok(stop) = &stopped {
-        print_stop(&job, stop);
+        if job.is_worth_a_word(stop) {
+            warn(stop);
+        }
+        if let (StopReason::Halted(reason), true) = (stop, job.runs == 0) {
+            warn(reason.cure(job.facts.prefix.dir()));
+        }
     }
     say("scr_postrun: Started");
     // Pretend nodes are known once the job has run.
     let after =
-        job.facts.allocation.is_here_alone().then(|| JobContext::after(&args.job, None).ok()).flatten();
+        job.facts.allocation.is_here_alone().then(|| JobContext::on(&args.job, None, true).ok()).flatten();
     // Also where a run could not be started: there may be something of an earlier one.
     if let Err(error) = postrun::finish(after.as_ref().unwrap_or(&job.facts), &job.log) {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
@@ -154,16 +154,6 @@ fn refuse_option(first: Option<&OsString>) -> Result<()> {
     bail!("there is no option `{name}'{meant}; options of the launcher come after it")
 }
 
-/// Prints why the job is not started again, unless all went as the user wanted.
-fn print_stop(job: &Job<'_>, stop: &StopReason) {
-    if job.is_worth_a_word(stop) {
-        warn(stop);
-    }
-    if let (StopReason::Halted(reason), true) = (stop, job.runs == 0) {
-        warn(reason.cure(job.facts.prefix.dir()));
-    }
-}
-
 /// The command as it is, in the place of this process, so that all signals reach it.
 fn plain(command: &[OsString]) -> Result<Answer> {
     let (program, arguments) = command.split_first().context("there is nothing to start")?;
@@ -181,22 +171,14 @@ pub(crate) struct JobContext {
 }
 
 impl JobContext {
-    /// The allocation of the job that is given, with these nodes, where some are given.
+    /// The allocation of the job that is given, with these nodes, where some are given. One that `has_run` may have been on
+    /// pretend nodes.
     ///
     /// # Errors
     /// It cannot be found out.
-    pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
+    pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>, has_run: bool) -> Result<Self> {
         let (env, params, overrides) = job.environment()?;
-        Self::find(env, params, &Overrides { nodes, ..overrides })
-    }
-
-    /// The same for a job that has run, perhaps on pretend nodes.
-    ///
-    /// # Errors
-    /// As for [`on`](Self::on).
-    pub(crate) fn after(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
-        let (env, params, overrides) = job.environment()?;
-        Self::find(env, params, &Overrides { nodes, has_run: true, ..overrides })
+        Self::find(env, params, &Overrides { nodes, has_run, ..overrides })
     }
 
     /// The job of this environment, with its parameters.

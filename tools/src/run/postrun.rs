@@ -20,7 +20,7 @@ use std::cell::{Cell, OnceCell};
 
 /// Runs the command.
 pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
-    let mut job = JobContext::after(&args.place.job(), None)?;
+    let mut job = JobContext::on(&args.place.job(), None, true)?;
     if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }

@@ -36,7 +36,7 @@ pub(crate) struct EnvArgs {
 
 /// `scr env`.
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
-    let job = JobContext::on(&args.job, None)?;
+    let job = JobContext::on(&args.job, None, false)?;
     let allocation = &job.allocation;
     let down = if args.down { allocation.reported_down()? } else { Vec::new() };
     let last = Nodes::read(&*job.env.files, &job.prefix)?.map_or(0, |Nodes(nodes)| nodes);
@@ -92,22 +92,22 @@ pub(crate) struct DownArgs {
 /// `scr list-down-nodes`.
 pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     let nodes = hostlist::expand(&args.nodes.join(" "))?;
-    let job = JobContext::on(&args.job, Some(nodes).filter(|nodes| !nodes.is_empty()))?;
+    let job = JobContext::on(&args.job, Some(nodes).filter(|nodes| !nodes.is_empty()), false)?;
     let known = known_down(&job, args.down.as_deref())?;
     let bad = bad(&job, &known)?;
     if args.log {
         let log = Log::of_command(&job.env, &job.params, "scr list-down-nodes", &job.prefix);
-        for bad in bad.iter().filter(|bad| !known.contains(bad)) {
-            let failed = Record::event(Event::NodeFail).note(format!("{}: {}", bad.node, bad.why));
+        for (node, why) in bad.iter().filter(|bad| !known.contains(bad)) {
+            let failed = Record::event(Event::NodeFail).note(format!("{node}: {why}"));
             let took = args.secs;
             log.add_entry(took.into_iter().fold(failed, Record::took));
         }
     }
     if args.reason {
-        let lines: BTreeSet<_> = bad.iter().map(|bad| format!("{}: {}", bad.node, bad.why)).collect();
+        let lines: BTreeSet<_> = bad.iter().map(|(node, why)| format!("{node}: {why}")).collect();
         return print_lines(lines);
     }
-    let nodes: Vec<_> = bad.into_iter().map(|bad| bad.node).collect();
+    let nodes: Vec<_> = bad.into_iter().map(|(node, _)| node).collect();
     print_lines([hostlist::compress(&nodes)])
 }
 
@@ -121,7 +121,7 @@ pub(super) fn bad(job: &JobContext, known: &[BadNode]) -> Result<Vec<BadNode>> {
 pub(super) fn known_down(job: &JobContext, list: Option<&str>) -> Result<Vec<BadNode>> {
     let nodes = hostlist::expand(list.unwrap_or_default()).context("in --down")?;
     let nodes = own_names(nodes, "--down", &job.allocation);
-    Ok(nodes.into_iter().map(|node| BadNode { node, why: "Specified as down".to_owned() }).collect())
+    Ok(nodes.into_iter().map(|node| (node, "Specified as down".to_owned())).collect())
 }
 
 /// Which job.
@@ -140,7 +140,7 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let (env, params, _) = job.environment()?;
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
-    let context = JobContext::on(&job, None)
+    let context = JobContext::on(&job, None, false)
         .inspect_err(|error| {
             warn(format_args!("nothing is known of the allocation, so only the halt file counts: {error:#}"));
         })

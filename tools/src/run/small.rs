@@ -136,7 +136,7 @@ pub(crate) struct ShouldExitArgs {
 
 /// `scr should-exit`: whether a script must not start the job again, and why.
 pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
-    let job = JobContext::on(&args.job, None)?;
+    let job = JobContext::on(&args.job, None, false)?;
     let now = environment::now(&job.env);
     let end = job.allocation.end();
     let halt = Halt::in_force(&*job.env.files, &job.prefix, job.params.get(&param::HALT_SECONDS))?;
