@@ -97,7 +97,7 @@ impl Liveness {
         let holds =
             |part: PathBuf| format!("a process that cannot be seen from here holds {}", part.display());
         let why = process.or_else(|| held_part(folders).map(holds));
-        let known = why.map(|why| InUse { why, is_known: true });
+        let known = why.map(|why| (why, true));
         Ok(known.or_else(|| self.may_still_run(id, folders, choice)))
     }
 
@@ -117,8 +117,8 @@ impl Liveness {
 
     /// Why an allocation that no process here uses counts as running, if it does.
     fn may_still_run(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<InUse> {
-        let known = |why: String| Some(InUse { why, is_known: true });
-        let not_known = |why: &str| Some(InUse { why: why.to_owned(), is_known: false });
+        let known = |why: String| Some((why, true));
+        let not_known = |why: &str| Some((why.to_owned(), false));
         if choice == Choice::Own {
             return None;
         }
@@ -158,12 +158,8 @@ fn held_part(folders: &[JobFolder]) -> Option<PathBuf> {
     folders.iter().find_map(held)
 }
 
-/// Why the folders of an allocation must stay.
-pub(super) struct InUse {
-    pub(super) why: String,
-    /// Whether it has surely not ended. Otherwise the user may know better.
-    pub(super) is_known: bool,
-}
+/// Why the folders of an allocation must stay, and whether it has surely not ended. Otherwise the user may know better.
+type InUse = (String, bool);
 
 impl Listed {
     /// Whether an allocation has ended, or else why that is not known, if a resource manager does not answer.

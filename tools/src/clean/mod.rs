@@ -48,13 +48,9 @@ pub(crate) struct CleanArgs {
     json: bool,
 }
 
-/// The outcome for a folder.
-struct Outcome {
-    folder: JobFolder,
-    /// Why it was kept, and whether that leaves something to do: an allocation that still runs does not, where all dead ones were
-    /// asked for.
-    kept: Option<(String, bool)>,
-}
+/// The outcome for a folder: why it was kept, and whether that leaves something to do. An allocation that still runs does not, where
+/// all dead ones were asked for.
+type Outcome = (JobFolder, Option<(String, bool)>);
 
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
@@ -81,26 +77,26 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
-        may_have_ended.extend(in_use.iter().filter(|in_use| !in_use.is_known).map(|_| id.clone()));
+        may_have_ended.extend(in_use.iter().filter(|(_, is_known)| !is_known).map(|_| id.clone()));
         let user = folders.first().and_then(|folder| folder.parent.path().file_name().map(OsStr::to_owned));
         let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
-                Some(in_use) => Some((in_use.why.clone(), !args.dead)),
+                Some((why, _)) => Some((why.clone(), !args.dead)),
                 None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
             };
-            outcomes.push(Outcome { folder, kept });
+            outcomes.push((folder, kept));
         }
-        if !args.dry_run && outcomes[first..].iter().all(|outcome| outcome.kept.is_none()) {
+        if !args.dry_run && outcomes[first..].iter().all(|(_, kept)| kept.is_none()) {
             user.iter().for_each(|user| remove_metrics(&env, &params, &user.to_string_lossy(), &id));
         }
     }
-    let mut kept: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for outcome in &outcomes {
-        let path = || outcome.folder.dir.path().display().to_string();
-        outcome.kept.iter().for_each(|(why, _)| kept.entry(why).or_default().push(path()));
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (folder, kept) in &outcomes {
+        let path = || folder.dir.path().display().to_string();
+        kept.iter().for_each(|(why, _)| by_reason.entry(why).or_default().push(path()));
     }
-    for (why, paths) in kept {
+    for (why, paths) in by_reason {
         match paths.as_slice() {
             [path] => warn(format_args!("{path} is kept: {why}")),
             paths => warn(format_args!("{} folders are kept: {why}\n  {}", paths.len(), paths.join("\n  "))),
@@ -114,7 +110,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         }
         _ => warn("`scr clean --allocation ID --ended' removes what has ended all the same"),
     }
-    let is_done = !outcomes.iter().any(|outcome| matches!(outcome.kept, Some((_, true))));
+    let is_done = !outcomes.iter().any(|(_, kept)| matches!(kept, Some((_, true))));
     let json = json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() });
     let shown = show(args.json, json, text(&outcomes, args), is_done)?;
     search.refused.into_iter().next().map_or(Ok(shown), |error| Err(error.into()))
@@ -189,9 +185,9 @@ fn remove_metrics(env: &Env, params: &Params, user: &str, id: &str) {
 
 fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
     let verb = if args.dry_run { "would remove" } else { "removed" };
-    let removed = outcomes.iter().filter(|outcome| outcome.kept.is_none());
+    let removed = outcomes.iter().filter(|(_, kept)| kept.is_none());
     let lines: String =
-        removed.map(|outcome| format!("{verb} {}\n", outcome.folder.dir.path().display())).collect();
+        removed.map(|(folder, _)| format!("{verb} {}\n", folder.dir.path().display())).collect();
     match (lines.is_empty(), outcomes.len() as u64) {
         (true, 0) => "nothing is left on this node\n".to_owned(),
         (true, kept) => format!("{} kept\n", count(kept, "folder")),
@@ -199,12 +195,12 @@ fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
     }
 }
 
-fn json(outcome: &Outcome) -> Value {
+fn json((folder, kept): &Outcome) -> Value {
     json!({
-        "path": outcome.folder.dir.path().display().to_string(),
-        "allocation": outcome.folder.job_id,
-        "removed": outcome.kept.is_none(),
-        "kept": outcome.kept.as_ref().map(|(why, _)| why),
+        "path": folder.dir.path().display().to_string(),
+        "allocation": folder.job_id,
+        "removed": kept.is_none(),
+        "kept": kept.as_ref().map(|(why, _)| why),
     })
 }
 
