@@ -13,8 +13,8 @@ use crate::progress::Progress;
 use clap::Command;
 use scr_core::scavenge::{BuildError, Builder, Built, Outcome};
 use scr_ops::{
-    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped, Extracted,
-    Held, Import, Imported, OpsError, Plan, Saving,
+    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Extracted, Held,
+    Import, Imported, OpsError, Plan, Saving,
 };
 use scr_prefix::{FlushEntry, Index, Location, PrefixError};
 use std::os::unix::ffi::OsStrExt;
@@ -112,8 +112,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             Ok((dropped.found, dropped.caution))
         }),
         Action { delete: Some(name), .. } => delete(&env, &prefix, name, args.json),
-        Action { forget_all: true, .. } => forget_all(&env, &prefix, args.json),
-        Action { drop_after: Some(name), .. } => drop_after(&env, &prefix, name, args.json),
+        Action { forget_all: true, .. } => drop_newer(&env, &prefix, None, args.json),
+        Action { drop_after: Some(name), .. } => drop_newer(&env, &prefix, Some(name), args.json),
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             let builder = builder.trusting_times(args.trust_times);
             report.add(builder.add(&named(&env, &prefix, name)))
@@ -245,35 +245,27 @@ fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Ans
     show(as_json, json, text.unwrap_or_default(), dropped.found)
 }
 
-fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
-    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, None))?;
-    let (names, mut text) = report_dropped(dropped.unwrap_or_default());
-    if names.is_empty() {
-        text = format!("the index of {} has no dataset\n", prefix.dir().display());
-    }
-    show(as_json, json!({ "dropped": names }), text, true)
-}
-
-fn drop_after(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
-    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, Some(name.as_bytes())))?;
+/// Drops the datasets that are newer than the one of this name; without a name, every one.
+fn drop_newer(env: &Env, prefix: &Prefix, than: Option<&OsStr>, as_json: bool) -> Result<Answer> {
+    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, than.map(OsStr::as_bytes)))?;
     let is_known = dropped.is_some();
-    let (names, text) = report_dropped(dropped.unwrap_or_default());
-    let json = json!({ "name": name.to_string_lossy(), "found": is_known, "dropped": names });
-    warn_if_missing(env, prefix, name, is_known);
-    show(as_json, json, text, is_known)
-}
-
-/// The names of what was dropped, and a line for each, after the warnings.
-fn report_dropped(dropped: Vec<Dropped>) -> (Vec<String>, String) {
     let (mut names, mut text) = (Vec::new(), String::new());
-    for dropped in dropped {
+    for dropped in dropped.unwrap_or_default() {
         let name = OsStr::from_bytes(&dropped.name);
         dropped.caution.iter().for_each(warn);
         dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
         names.push(name.to_string_lossy().into_owned());
         text += &format!("dropped `{}'\n", on_one_line(&name.to_string_lossy()));
     }
-    (names, text)
+    let Some(name) = than else {
+        if names.is_empty() {
+            text = format!("the index of {} has no dataset\n", prefix.dir().display());
+        }
+        return show(as_json, json!({ "dropped": names }), text, true);
+    };
+    let json = json!({ "name": name.to_string_lossy(), "found": is_known, "dropped": names });
+    warn_if_missing(env, prefix, name, is_known);
+    show(as_json, json, text, is_known)
 }
 
 /// Changes the index. Without an earlier job there is none, nor a place for its lock.
