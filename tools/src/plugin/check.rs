@@ -57,7 +57,10 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
     let checked = match manifest_of(&args.file)? {
         Some(path) => {
             report.manifest = Some(path.display().to_string());
-            let Some(found) = report.add("manifest", read(env, &path), summary) else { return Ok(report) };
+            let in_words = |FoundPlugin { manifest, .. }: &FoundPlugin| {
+                format!("the {} {} {}", manifest.kind, manifest.name, manifest.version)
+            };
+            let Some(found) = report.add("manifest", read(env, &path), in_words) else { return Ok(report) };
             report.library = Some(found.library.display().to_string());
             found.check(env).map_err(Error::from)
         }
@@ -103,10 +106,6 @@ fn read(env: &Env, manifest: &Path) -> Result<FoundPlugin> {
     Ok(found)
 }
 
-fn summary(FoundPlugin { manifest, .. }: &FoundPlugin) -> String {
-    format!("the {} {} {}", manifest.kind, manifest.name, manifest.version)
-}
-
 /// Loads the library in a process of its own, and adds what that finds out.
 fn load_apart(report: &mut CheckReport, limit: Duration) -> Result<()> {
     let Some(file) = report.manifest.as_ref().or(report.library.as_ref()) else { return Ok(()) };
@@ -133,16 +132,13 @@ pub(super) fn run_here(file: &Path) -> Result<Answer> {
     let env = environment::env()?;
     match is_manifest(file) {
         true => try_plugin(&env, file, &mut report)?,
-        false => try_library(&env, file, &mut report)?,
+        false => {
+            let library = check_library(&*env.files, file, &Trusted::by(&env))?;
+            report.add("load", load(&*env.files, &library).map_err(Error::msg), loaded);
+        }
     }
     print_answer(&report)?;
     Ok(Answer::from(report.good))
-}
-
-fn try_library(env: &Env, library: &Path, report: &mut CheckReport) -> Result<()> {
-    let library = check_library(&*env.files, library, &Trusted::by(env))?;
-    report.add("load", load(&*env.files, &library).map_err(Error::msg), loaded);
-    Ok(())
 }
 
 fn loaded(plugin: &LoadedPlugin) -> String {

@@ -173,7 +173,10 @@ fn ask<T: DeserializeOwned>(
         Some(limit) => process::wait(&mut child, limit)?,
         None => Some(child.wait()?),
     };
-    show_once(&process::text(&mut errors)?);
+    // Every member of every set may print the same, such as where it panics.
+    let (errors, mut shown) = (process::text(&mut errors)?, BTreeSet::new());
+    let place = |line: &str| line.find(" panicked at ").unwrap_or(0);
+    errors.lines().filter(|line| shown.insert(&line[place(line)..])).for_each(print_to_stderr);
     let Some(status) = status else {
         return Ok(Err(format!("did not end within {}", span(limit.unwrap_or_default()))));
     };
@@ -184,13 +187,6 @@ fn ask<T: DeserializeOwned>(
         None => how_it_ended(status),
     };
     Ok(process::answer_in(&text).ok_or_else(ended))
-}
-
-/// Every member of every set may print the same, such as where it panics.
-fn show_once(text: &str) {
-    let mut shown = BTreeSet::new();
-    let place = |line: &str| line.find(" panicked at ").unwrap_or(0);
-    text.lines().filter(|line| shown.insert(line[place(line)..].to_owned())).for_each(print_to_stderr);
 }
 
 fn how_it_ended(status: ExitStatus) -> String {
