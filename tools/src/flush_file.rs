@@ -202,14 +202,12 @@ fn table(entries: &[FlushEntry]) -> String {
     };
     let row = |entry: &FlushEntry| {
         let local = if entry.in_cache.is_local { " LOCAL" } else { "" };
-        let places = all_places(entry, UNLISTED) + local;
+        // Of files that lie under the prefix directory, and its index does not list them.
+        let places = all_places(entry, "UNLISTED") + local;
         [entry.id.to_string(), kind(entry), places, entry.name_text()]
     };
     Table::of(&["DSET", "KIND", "LOCATION", "NAME"], entries.iter().map(row)).text()
 }
-
-/// In the table: the files lie under the prefix directory, and its index does not list them.
-const UNLISTED: &str = "UNLISTED";
 
 #[cfg(test)]
 mod tests {

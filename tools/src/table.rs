@@ -14,7 +14,8 @@ use std::io::IsTerminal;
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     has_head: bool,
-    rows: Vec<Vec<String>>,
+    /// The first is the head, if it has one.
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {
@@ -28,11 +29,6 @@ impl Table {
         let has_head = !head.is_empty();
         let head = has_head.then(|| head.iter().map(|&text| text.to_owned()).collect());
         Self { has_head, rows: head.into_iter().chain(rows.into_iter().map(cells)).collect() }
-    }
-
-    /// Its rows; the first is the head, if it has one.
-    pub(crate) fn rows(&self) -> &[Vec<String>] {
-        &self.rows
     }
 
     /// The table for standard output.

@@ -301,7 +301,9 @@ impl OnNodes<'_> {
     /// One text that a shell elsewhere understands: the folder, the settings and the command. Without secrets: everybody on
     /// both machines can read the arguments of a process, and no command on a node needs them.
     fn for_shell(&self, command: &[String]) -> Result<String> {
-        let settings = self.env.variables.iter().filter(|(name, _)| is_passed_on(name));
+        let settings = self.env.variables.iter().filter(|(name, _)| {
+            name.starts_with("SCR_") && !param::find(name).is_some_and(|info| info.kind == Kind::Secret)
+        });
         let given = self.variables.iter().map(|(name, value)| (name, value));
         let settings = settings.chain(given).map(|(name, value)| format!("{name}={value}"));
         let dir = self.env.current_dir.to_str().context("the name of the current folder is not UTF-8")?;
@@ -310,10 +312,6 @@ impl OnNodes<'_> {
         let rest: Vec<_> = std::iter::once("env".to_owned()).chain(words).collect();
         Ok(format!("{first} && exec {}", shlex::try_join(rest.iter().map(String::as_str))?))
     }
-}
-
-fn is_passed_on(name: &str) -> bool {
-    name.starts_with("SCR_") && !param::find(name).is_some_and(|info| info.kind == Kind::Secret)
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ pub(crate) fn over_intervals(
         value: &percent,
     };
     let rows = curve.iter().step_by(4).map(|(interval, value)| [time(*interval), percent(*value)]);
-    json!({ "picture": chart.picture(), "rows": Table::of(&["INTERVAL", values], rows).rows() })
+    json!({ "picture": chart.picture(), "rows": Table::of(&["INTERVAL", values], rows).rows })
 }
 
 /// A place for the text of a point: below it if there is room above the ground, or else above it; within the picture, and on none

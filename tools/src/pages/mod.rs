@@ -14,7 +14,7 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::roff::{bold, line_break, roman, Roff};
 use clap_mangen::Man;
-use scr_config::param::{Info, TABLE};
+use scr_config::param::TABLE;
 
 /// The destination.
 #[derive(Args)]
@@ -189,15 +189,13 @@ fn settings_page(texts: &Texts) -> String {
         }
     }
     roff.control("SH", ["PARAMETERS"]);
-    TABLE.iter().for_each(|info| parameter(&mut roff, info));
+    for info in TABLE {
+        let (value, default, set) = (info.kind.expected(), info.default.in_words(""), info.scope.label());
+        let facts = format!("Value: {value}. Default: {default}. Set: {set}.");
+        roff.control("TP", []).text([bold(info.name)]).text([roman(info.help), line_break(), roman(facts)]);
+    }
     roff.extend([see_also("scr(1), scr-config(1), scr-run(1)")]);
     roff.render()
-}
-
-fn parameter(roff: &mut Roff, info: &Info) {
-    let (value, default, set) = (info.kind.expected(), info.default.in_words(""), info.scope.label());
-    let facts = format!("Value: {value}. Default: {default}. Set: {set}.");
-    roff.control("TP", []).text([bold(info.name)]).text([roman(info.help), line_break(), roman(facts)]);
 }
 
 #[cfg(test)]

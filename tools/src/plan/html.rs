@@ -14,13 +14,13 @@ pub(super) fn of(report: &Report) -> Result<String> {
         "title": format!("Checkpoints on {}", report.site.name),
         "lines": [text::machine(&report.site), best, when, text::gain(report)],
         "curve": curve(report),
-        "plans": text::plans(&report.candidates).rows(),
+        "plans": text::plans(&report.candidates).rows,
         "no_room": text::excluded(report),
-        "changes": text::changes(report).rows(),
+        "changes": text::changes(report).rows,
         "is_simulated": !report.simulated.is_empty(),
-        "simulated": text::simulated(&report.simulated).rows(),
+        "simulated": text::simulated(&report.simulated).rows,
         "settings": report.settings,
-        "losses": Table::of(&["LOST", "EVERY"], losses).rows(),
+        "losses": Table::of(&["LOST", "EVERY"], losses).rows,
         "source": report.site.source,
     });
     page("plan.html", &content)

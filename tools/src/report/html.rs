@@ -26,8 +26,8 @@ fn one(job: &Job) -> Value {
         "life": life(job),
         "keys": keys.collect::<Vec<_>>(),
         "has_failed": !job.history.failures.is_empty(),
-        "times": text::times(figures).rows(),
-        "levels": text::levels(figures).rows(),
+        "times": text::times(figures).rows,
+        "levels": text::levels(figures).rows,
         "bandwidths": bandwidths(job),
         "loss": Choice::of(figures).map(|choice| loss(&choice)),
         "remarks": text::remarks(figures),
@@ -107,8 +107,8 @@ fn list(all: &[Job]) -> Value {
     json!({
         "title": format!("{} jobs", all.len()),
         "block": text::block(&total),
-        "times": text::times(&total).rows(),
-        "levels": text::levels(&total).rows(),
-        "jobs": text::jobs(all).rows(),
+        "times": text::times(&total).rows,
+        "levels": text::levels(&total).rows,
+        "jobs": text::jobs(all).rows,
     })
 }
