@@ -41,13 +41,11 @@ pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, Ops
     let id = entry.ok_or_else(missing)?.id;
     let summary = Summary::require(files, prefix, id)?;
     let lists = Rank2File::read(files, prefix, id)?;
-    let mut extracted = Extracted { id, ..Extracted::default() };
     if !summary.dataset.aggregated {
-        extracted.files = lists.files() as u64;
-        extracted.already = extracted.files;
-        extracted.bytes = lists.bytes().unwrap_or(0);
-        return Ok(extracted);
+        let (files, bytes) = (lists.files() as u64, lists.bytes().unwrap_or(0));
+        return Ok(Extracted { id, files, already: files, bytes });
     }
+    let mut extracted = Extracted { id, ..Extracted::default() };
     let containers = read_all(files, prefix, &summary.dataset, &lists)?;
     let all = || {
         containers

@@ -215,7 +215,12 @@ impl Dataset {
                 unknown = Some(format!("the plugin of the scheme {name} cannot be loaded: {error}"));
                 None
             });
-            why.map(|why| format!("{why}{}", found_wrong(&wrong)))
+            why.map(|why| match wrong.is_empty() {
+                true => why,
+                false => {
+                    format!("{why}; a run has found wrong bytes in the parts of ranks {}", joined(&wrong))
+                }
+            })
         };
         let bypass = any.protection.bypass;
         let is_local = found.iter().any(|(_, part)| part.lost == Some(Lost::Protection));
@@ -238,14 +243,6 @@ impl Dataset {
             is_refused: state.refused,
             unknown,
         })
-    }
-}
-
-/// Says that a run has found wrong bytes in the parts of these ranks.
-fn found_wrong(ranks: &BTreeSet<Rank>) -> String {
-    match ranks.is_empty() {
-        true => String::new(),
-        false => format!("; a run has found wrong bytes in the parts of ranks {}", joined(ranks)),
     }
 }
 

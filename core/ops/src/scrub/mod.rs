@@ -141,7 +141,12 @@ impl Plan {
     pub fn run(self, files: &dyn Files, progress: &mut dyn FnMut(u64)) -> Report {
         let mut report = Report { datasets: Vec::new(), general: self.general };
         for (mut dataset, reads) in self.datasets {
-            dataset.items.extend(reads.into_iter().map(|wanted| compare_with(files, wanted, progress)));
+            dataset.items.extend(reads.into_iter().map(|wanted| {
+                let looked = look(files, &wanted, progress);
+                let Read { path, kind, rank, bytes, now, .. } = wanted;
+                let verdict = looked.unwrap_or_else(|error| Verdict::Wrong { found: error.to_string(), now });
+                Item { path, kind, rank: Some(rank), bytes: bytes.unwrap_or(0), verdict }
+            }));
             report.datasets.push(dataset);
         }
         report
@@ -174,13 +179,6 @@ pub fn filemap(files: &dyn Files, path: &Path) -> Result<KvTree, FsError> {
 }
 
 /// Compares length and checksum, as far as they are recorded.
-fn compare_with(files: &dyn Files, wanted: Read, progress: &mut dyn FnMut(u64)) -> Item {
-    let looked = look(files, &wanted, progress);
-    let Read { path, kind, rank, bytes, now, .. } = wanted;
-    let verdict = looked.unwrap_or_else(|error| Verdict::Wrong { found: error.to_string(), now });
-    Item { path, kind, rank: Some(rank), bytes: bytes.unwrap_or(0), verdict }
-}
-
 fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<Verdict, FileError> {
     let (file, _) = open_whole(files, &wanted.path, wanted.bytes)?;
     let Some(expected) = wanted.crc else {
