@@ -99,10 +99,10 @@ fn check_here(host: &PluginHost, notice: &Notice) -> Checked {
     let library = found.check(&host.env)?;
     if library.sha256 != notice.sha256 {
         return Err(PluginLoadError::Unusable(format!(
-            "the library {} is another one than on rank 0 (sha256 {} here, {} there); install the same on all nodes",
+            "the library {} is another one than on rank 0 (sha256 {:.12} here, {:.12} there); install the same on all nodes",
             library.path.display(),
-            short(&library.sha256),
-            short(&notice.sha256)
+            library.sha256,
+            notice.sha256
         )));
     }
     Ok((found, library))
@@ -115,9 +115,4 @@ fn take_word(host: &PluginHost, notice: &Notice, word: &[u8]) -> Checked {
         Some(library) => Ok((notice.chosen()?, library)),
         None => check_here(host, notice),
     }
-}
-
-/// As much of a hash as a person compares.
-fn short(hash: &str) -> &str {
-    hash.get(..12).unwrap_or(hash)
 }
