@@ -70,7 +70,12 @@ impl Queue {
         let (done, reporter) = (waiting.clone(), report.clone());
         parallel::start(Builder::new().name("scr-log".to_owned()), move || {
             let _alive = alive;
-            let written = incoming.iter().take_while(|entry| write(&*sink, entry, &reporter));
+            // Until the sink takes no more.
+            let written = incoming.iter().take_while(|entry| {
+                let said = sink.write(entry).inspect_err(|error| warn_failure(&reporter, DATABASE, error));
+                said.iter().flatten().for_each(|line| reporter.notice(line));
+                said.is_ok()
+            });
             written.for_each(|_| _ = done.fetch_sub(1, Ordering::Relaxed));
         })?;
         Ok(Self { report: report.clone(), entries: Some(entries), thread, waiting, warned_full: false })
@@ -109,13 +114,6 @@ impl Drop for Queue {
             ));
         }
     }
-}
-
-/// Whether the sink took the entry.
-fn write(sink: &dyn LogSink, entry: &LogEntry, report: &Reporter) -> bool {
-    let said = sink.write(entry).inspect_err(|error| warn_failure(report, DATABASE, error));
-    said.iter().flatten().for_each(|line| report.notice(line));
-    said.is_ok()
 }
 
 #[cfg(test)]

@@ -123,7 +123,15 @@ impl Log {
             account: RefCell::default(),
             clock: env.clock.clone(),
             report: report.clone(),
-            common: common(params, prefix),
+            common: LogEntry {
+                host: params.get(&param::NODE_NAME),
+                user: params.get(&param::USER_NAME),
+                job_id: params.get(&param::JOB_ID),
+                job_name: params.get(&param::JOB_NAME).unwrap_or_default(),
+                cluster: params.get(&param::CLUSTER_NAME).unwrap_or_default(),
+                prefix: prefix.dir().display().to_string(),
+                ..LogEntry::default()
+            },
         }
     }
 
@@ -211,18 +219,6 @@ pub(crate) enum Counts {
 fn wants(params: &Params, part: &Param<bool>) -> bool {
     let is_asked = *params.origin(part) != param::Origin::Default;
     params.get(&param::LOG_ENABLE).unwrap_or(is_asked) && params.get(part)
-}
-
-fn common(params: &Params, prefix: &Prefix) -> LogEntry {
-    LogEntry {
-        host: params.get(&param::NODE_NAME),
-        user: params.get(&param::USER_NAME),
-        job_id: params.get(&param::JOB_ID),
-        job_name: params.get(&param::JOB_NAME).unwrap_or_default(),
-        cluster: params.get(&param::CLUSTER_NAME).unwrap_or_default(),
-        prefix: prefix.dir().display().to_string(),
-        ..LogEntry::default()
-    }
 }
 
 /// Said once for each sink, since it is not used again. Also from its thread.
