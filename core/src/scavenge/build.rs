@@ -103,16 +103,15 @@ const TO_SAVE_AGAIN: &str =
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
-        let (lists_incomplete, trusts_times, replaces_failed, unless_withdrawn) = (true, false, false, false);
         Self {
             env,
             prefix,
             plugins,
             level,
-            lists_incomplete,
-            trusts_times,
-            replaces_failed,
-            unless_withdrawn,
+            lists_incomplete: true,
+            trusts_times: false,
+            replaces_failed: false,
+            unless_withdrawn: false,
         }
     }
 
@@ -194,10 +193,9 @@ impl<'a> Builder<'a> {
 
     /// What a build goes by that begins now: who builds a withdrawn dataset all the same has asked for it.
     pub(super) fn accepted(&self, dataset: &DatasetDescriptor) -> Result<Option<Withdrawal>, PrefixError> {
-        if self.unless_withdrawn {
-            Ok(None)
-        } else {
-            self.withdrawal(dataset)
+        match self.unless_withdrawn {
+            true => Ok(None),
+            false => self.withdrawal(dataset),
         }
     }
 

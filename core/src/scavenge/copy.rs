@@ -94,19 +94,16 @@ impl Copier<'_> {
     pub fn dataset(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let held = held(self.files, caches);
         let files = held.as_deref().unwrap_or(self.files);
-        Copier { files, ..*self }.dataset_in(caches, id)
-    }
-
-    fn dataset_in(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
+        let this = Copier { files, ..*self };
         let mut copied = Copied::default();
-        let mut parts = self.find(caches, id, &mut copied.passed_over)?;
+        let mut parts = this.find(caches, id, &mut copied.passed_over)?;
         let key = |(_, map): &(PartDir, ScavengedMap)| DatasetKey::of(&map.record);
         // An id may have been used twice where ids could not be reserved; the newer dataset counts.
         let Some(newest) = parts.iter().max_by_key(|part| key(part)) else { return Ok(copied) };
         let (seq, name) = (newest.1.record.seq(), newest.1.record.dataset.name.clone());
-        let listed = LedgerDir { files: self.files, prefix: self.prefix }.index()?.entry(id);
+        let listed = LedgerDir { files: this.files, prefix: this.prefix }.index()?.entry(id);
         copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name)
-            && Rank2File::loss(self.files, self.prefix, id)?.is_none();
+            && Rank2File::loss(this.files, this.prefix, id)?.is_none();
         copied.dataset = Some((id, name));
         if copied.already {
             return Ok(copied);
@@ -114,24 +111,24 @@ impl Copier<'_> {
         // A part that only reads what lies there would take the place of one that has files of its own.
         let is_in_place = |(_, map): &(PartDir, ScavengedMap)| map.record.protection.bypass;
         let is_described = parts.iter().any(is_in_place)
-            && described(self.files, self.prefix, id).is_some_and(|dataset| dataset.seq() == seq);
+            && described(this.files, this.prefix, id).is_some_and(|dataset| dataset.seq() == seq);
         parts.retain(|part| part.1.record.seq() == seq && !(is_described && is_in_place(part)));
         let newest = parts.iter().map(key).max();
         parts.retain(|part| Some(key(part)) == newest);
-        self.prefix.make_scr_dir(self.files)?;
-        self.prefix.make_dataset_dir(self.files, id)?;
+        this.prefix.make_scr_dir(this.files)?;
+        this.prefix.make_dataset_dir(this.files, id)?;
         let names = parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| &file.name));
-        self.prefix.expect_all_unlinked(self.files, self.uid, names)?;
-        let saved = |map: &ScavengedMap| map.saved(self.files, self.prefix);
+        this.prefix.expect_all_unlinked(this.files, this.uid, names)?;
+        let saved = |map: &ScavengedMap| map.saved(this.files, this.prefix);
         let total = parts.iter().map(|(_, map)| bytes_of(map)).fold(0, u64::saturating_add);
         let parts: Vec<_> = parts.into_iter().map(|(part, map)| (saved(&map), part, map)).collect();
-        let all = at_a_time(self.width, &parts, |(before, part, map)| {
+        let all = at_a_time(this.width, &parts, |(before, part, map)| {
             let rank = map.record.rank;
             if saved(map) != *before {
                 return Ok(Err(rank.0));
             }
-            let to = ScavengedPart { prefix: self.prefix, id, rank };
-            self.part(part, map.clone(), &to, &|bytes| (self.progress)(bytes, total)).map(Ok)
+            let to = ScavengedPart { prefix: this.prefix, id, rank };
+            this.part(part, map.clone(), &to, &|bytes| (this.progress)(bytes, total)).map(Ok)
         });
         for part in all.into_iter().collect::<Result<Vec<_>, _>>()? {
             match part {

@@ -68,7 +68,11 @@ impl Builder<'_> {
                     Ok(verified) => {
                         built.outcome = self.list_whole(&evidence, verified, accepted)?;
                         if self.trusts_times && built.outcome.is_complete() {
-                            self.renew_summary(id)?;
+                            // From now on its files must not change.
+                            let (files, path) = (self.files(), self.prefix.summary_file(id));
+                            if let Some(tree) = files.read_tree(&path)? {
+                                files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?;
+                            }
                         }
                         return Ok(built);
                     }
@@ -192,15 +196,6 @@ impl Builder<'_> {
         Ok(names)
     }
 
-    /// Gives the summary the time of now, from which on files of the dataset must not change.
-    fn renew_summary(&self, id: u64) -> Result<(), PrefixError> {
-        let (files, path) = (self.files(), self.prefix.summary_file(id));
-        if let Some(tree) = files.read_tree(&path)? {
-            files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?;
-        }
-        Ok(())
-    }
-
     fn list_whole(
         &self,
         evidence: &Evidence,
@@ -218,13 +213,11 @@ impl Builder<'_> {
         let expect_wanted = |_: &_| self.expect_wanted(dataset, accepted);
         let listed = self.ledger().commit(now).list_in_place(dataset, lists, expect_wanted);
         match listed {
-            Err(BuildError::Prefix(why @ PrefixError::Refused(Refusal::Superseded { .. }))) => {
-                return Ok(Outcome::Incomplete { why: why.to_string() })
-            }
-            Err(BuildError::Step(why)) => return Ok(Outcome::Incomplete { why }),
-            Err(BuildError::Fs(why @ FsError::Unsynced { .. })) => {
-                return Ok(Outcome::Incomplete { why: why.to_string() })
-            }
+            Err(
+                why @ (BuildError::Prefix(PrefixError::Refused(Refusal::Superseded { .. }))
+                | BuildError::Step(_)
+                | BuildError::Fs(FsError::Unsynced { .. })),
+            ) => return Ok(Outcome::Incomplete { why: why.to_string() }),
             listed => listed?,
         }
         let files = evidence.lists.files() as u64;

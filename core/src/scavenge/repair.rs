@@ -167,20 +167,17 @@ impl ScavengedRepair<'_> {
 
     /// Reads a part. Its set reports what is wrong with it.
     fn is_verified(&self, rank: Rank) -> bool {
-        let record = self.scan.record(rank);
-        record.is_some_and(|record| {
-            let (files, part) = (&*self.builder.env.files, &self.part(rank));
-            PartFiles { files, part, record }.verify(1, Extent::All).is_ok()
-        })
+        let Some(record) = self.scan.record(rank) else { return false };
+        let (files, part) = (&*self.builder.env.files, &self.part(rank));
+        PartFiles { files, part, record }.verify(1, Extent::All).is_ok()
     }
 
     fn make_room(&self, record: &RankRecord, part: &ScavengedPart<'_>) -> Result<(), FsError> {
         let files: &dyn Files = &*self.builder.env.files;
-        record
-            .files
-            .iter()
-            .filter_map(|file| part.file(record, file).parent().map(ToOwned::to_owned))
-            .try_for_each(|folder| files.make_dirs(&folder, DIR_MODE, Durability::Synced))
+        let mut paths = record.files.iter().map(|file| part.file(record, file));
+        paths.try_for_each(|path| {
+            files.make_dirs(path.parent().unwrap_or(&path), DIR_MODE, Durability::Synced)
+        })
     }
 }
 
