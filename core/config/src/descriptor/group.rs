@@ -33,14 +33,6 @@ struct Host {
     origin: Origin,
 }
 
-impl Host {
-    /// Whether an earlier line is of the same source, in which the later one counts. Of two sources the first one counts.
-    fn is_of_source_of(&self, earlier: &Self) -> bool {
-        let file = |host: &Self| host.origin.place().map(|place| place.file.clone());
-        file(self) == file(earlier)
-    }
-}
-
 impl Groups {
     pub(super) fn build(params: &Params, problems: &mut Vec<Problem>) -> Self {
         let mut groups = Self::default();
@@ -78,7 +70,9 @@ impl Groups {
             values.insert(item.key.clone(), item.value.clone());
         }
         let host = Arc::new(Host { values, line: line.value.clone(), origin: line.origin.clone() });
-        let takes = |node: &String| self.hosts.get(node).is_none_or(|earlier| host.is_of_source_of(earlier));
+        // Of two lines in one file the later one counts, of two sources the first one.
+        let file = |host: &Host| host.origin.place().map(|place| place.file.clone());
+        let takes = |node: &String| self.hosts.get(node).is_none_or(|earlier| file(&host) == file(earlier));
         let nodes: Vec<_> = nodes.into_iter().filter(takes).collect();
         let earlier = nodes.iter().find_map(|node| Some((node, self.hosts.get(node)?)));
         // A name that stands twice in a file is reported there.
