@@ -110,16 +110,11 @@ names! {
     Plan = "CHECKPOINT_PLAN";
 }
 
-impl Event {
-    /// Whether C SCR's log has no such event, so that programs that read its logs need not know it.
-    fn is_own(self) -> bool {
-        matches!(self, Self::FlushWait | Self::Rebuilt | Self::Protected | Self::Current | Self::Plan)
-    }
-}
-
-/// Whether the destinations of C SCR's log get an entry.
+/// Whether the destinations of C SCR's log get an entry: not if that log has no such event, so that programs that read it need not
+/// know it.
 pub(super) fn is_for_all(entry: &LogEntry) -> bool {
-    !Event::named(&entry.name).is_some_and(Event::is_own)
+    use Event::{Current, FlushWait, Plan, Protected, Rebuilt};
+    ![FlushWait, Rebuilt, Protected, Current, Plan].iter().any(|own| entry.name == own.name())
 }
 
 /// Whether another entry follows at once, so that both are written together.
