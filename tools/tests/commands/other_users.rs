@@ -85,6 +85,10 @@ impl Node {
     }
 
     fn scr(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "60"]).arg(&self.program).args(arguments);
         command.env_clear().env("PATH", "/usr/bin:/bin").env("USER", "victim").env("HOME", self.at("home"));
@@ -93,7 +97,8 @@ impl Node {
             .env("SCR_CNTL_BASE", self.at("base"))
             .env("SCR_JOB_ID", JOB);
         command.env("SCR_PLUGIN_PATH", self.job.plugins()).env("SCR_CACHE_BYPASS", "0");
-        command.current_dir(self.at("prefix")).uid(VICTIM).gid(VICTIM).output().unwrap()
+        command.current_dir(self.at("prefix")).uid(VICTIM).gid(VICTIM);
+        command
     }
 
     /// Runs every command that looks at a node or a prefix directory.
@@ -200,6 +205,38 @@ fn settings_in_a_folder_of_another_user_name_no_program_and_no_directory() {
     assert_eq!(names(&node.at("theirs")), before, "the attacker's directory was used");
     let shown = node.scr(&["config", "show"]);
     assert!(!contains(&shown.stdout, theirs.as_bytes()), "{shown:?}");
+}
+
+/// A message quotes each line that is no setting, and so read out what the link of another user led to.
+#[test]
+fn a_settings_file_that_is_a_link_of_another_user_is_not_read() {
+    let Some(node) = Node::new() else { return };
+    node.plant(VICTIM, &|_| ());
+    let (theirs, found) = (node.at("theirs/link"), node.at("prefix/.scrconf"));
+    set_mode(&node.at("theirs"), 0o1777);
+    own(&node.at("prefix"), ATTACKER);
+    set_mode(&node.at("prefix"), 0o1777);
+    for link in [&theirs, &found] {
+        symlink(node.secret(), link).unwrap();
+        lchown(link, Some(ATTACKER), Some(ATTACKER)).unwrap();
+    }
+    let named = [None, Some("SCR_CONF_FILE"), Some("SCR_GROUPS_FILE")];
+    for (name, command) in named.iter().flat_map(|name| [(name, "config"), (name, "doctor")]) {
+        let mut command = node.command(&[command]);
+        name.iter().for_each(|name| _ = command.env(name, &theirs));
+        let shown = command.output().unwrap();
+        let text = [shown.stdout, shown.stderr].concat();
+        let link = if name.is_some() { &theirs } else { &found };
+        assert!(!contains(&text, b"the secret"), "{name:?}: {}", String::from_utf8_lossy(&text));
+        let words = format!("{} cannot be read: it is a symbolic link, and", link.display());
+        assert!(contains(&text, words.as_bytes()), "{name:?}: {}", String::from_utf8_lossy(&text));
+    }
+    let own_link = node.at("home/own.conf");
+    fs::write(node.at("theirs/shared.conf"), "SCR_FLUSH=77\n").unwrap();
+    symlink(node.at("theirs/shared.conf"), &own_link).unwrap();
+    lchown(&own_link, Some(VICTIM), Some(VICTIM)).unwrap();
+    let followed = node.command(&["config", "--set"]).env("SCR_CONF_FILE", &own_link).output().unwrap();
+    assert!(contains(&followed.stdout, b"77"), "{followed:?}");
 }
 
 /// Every user who can open a file can keep its lock. Each call of a job waited ten seconds for another user.

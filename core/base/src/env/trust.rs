@@ -3,7 +3,7 @@
 
 use super::Env;
 use crate::ensure;
-use crate::fs::{is_unmapped, Status, UNMAPPED};
+use crate::fs::{is_unmapped, Kind, Status, UNMAPPED};
 use std::path::{Path, PathBuf};
 
 /// The users whose files are trusted.
@@ -50,7 +50,9 @@ impl Trusted {
     /// # Errors
     /// [`Distrust`] with the path of the file or of the directory.
     pub fn check_in(&self, dir: &Path, file: &Path, status: &Status, env: &Env) -> Result<(), Distrust> {
-        self.check_against(file, status, OTHERS_WRITE)?;
+        // Nobody can write a link.
+        let forbidden = if status.kind == Kind::Link { 0 } else { OTHERS_WRITE };
+        self.check_against(file, status, forbidden)?;
         let real = env.files.real_path(dir).unwrap_or_else(|_| dir.to_owned());
         match env.files.status(&real) {
             Ok(status) if status.mode & STICKY != 0 => self.check_against(&real, &status, 0),
@@ -74,7 +76,6 @@ const STICKY: u32 = 0o1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::Kind;
 
     fn status(uid: u32, mode: u32) -> Status {
         let times = (0, 0);

@@ -140,6 +140,8 @@ pub struct Space {
 pub enum How {
     /// To read what is there.
     Read,
+    /// To read what is there, unless it is a symbolic link.
+    ReadNoLink,
     /// To read and write what is there.
     Update,
     /// To write a file that must not be there yet, with these permission bits. Readable too.

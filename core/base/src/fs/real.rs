@@ -266,6 +266,7 @@ fn flags_of(how: How) -> (OFlags, u32) {
     let new = there | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
     match how {
         How::Read => (there, 0),
+        How::ReadNoLink => (there | OFlags::NOFOLLOW, 0),
         How::Update => (there | OFlags::RDWR, 0),
         How::Folder => (there | OFlags::DIRECTORY, 0),
         How::Create(mode) => (new | OFlags::EXCL, mode),

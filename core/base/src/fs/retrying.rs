@@ -219,7 +219,7 @@ impl Files for Retrying {
         let inner = match how {
             // The first try may have made it, and the second would find it there.
             How::Create(_) => self.inner.open(path, how),
-            How::Read | How::Update | How::Folder => {
+            How::Read | How::ReadNoLink | How::Update | How::Folder => {
                 self.look(Look::Open, path, |files| files.open(path, how))
             }
             How::Replace(_) | How::Append(_) | How::Ensure(_) => self.again(|files| files.open(path, how)),

@@ -12,7 +12,7 @@ use super::problem::{Cause, ConfigError, Problem};
 use super::table::{find, Scope};
 use super::value::Kind;
 use scr_base::ensure;
-use scr_base::env::{Distrust, Env, Trusted};
+use scr_base::env::{Distrust, Env};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -109,11 +109,9 @@ impl AppConfig {
     /// The settings of the application in the last run in this prefix directory. Empty if the file cannot be read.
     pub(super) fn of_last_run(env: &Env, prefix: &Path) -> Self {
         let path = prefix.join(APP_CONF);
-        let loaded = load(Form::Settings, &*env.files, &path, |_| Origin::Application, &mut Vec::new());
-        let Some((settings, Some(status))) = loaded else { return Self::default() };
-        let dir = path.parent().unwrap_or(prefix);
-        let checked = Trusted::by(env).check_in(dir, &path, &status, env);
-        Self { settings, distrust: checked.err() }
+        let loaded = load(Form::Settings, env, &path, |_| Origin::Application, &mut Vec::new());
+        let (settings, distrust) = loaded.unwrap_or_default();
+        Self { settings, distrust }
     }
 
     fn set(&mut self, setting: &Setting) {

@@ -11,7 +11,8 @@ use super::table::{find, retired, TABLE};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
 use scr_base::ensure;
-use scr_base::fs::{Files, How, Kind, Status};
+use scr_base::env::{Distrust, Env, Trusted};
+use scr_base::fs::{How, Kind, Status};
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -164,18 +165,18 @@ fn groups_line(line: &str) -> String {
     }
 }
 
-/// Reads a file, whose lines get their origin from `origin`, with its status. Of a file that cannot be read nothing counts. `None`
-/// where there is no such file.
+/// Reads a file, whose lines get their origin from `origin`, and says why it is not trusted. Of a file that cannot be read nothing
+/// counts. `None` where there is no such file.
 pub(super) fn load(
     form: Form,
-    files: &dyn Files,
+    env: &Env,
     path: &Path,
     origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
-) -> Option<(Source, Option<Status>)> {
+) -> Option<(Source, Option<Distrust>)> {
     let whole = || origin(FileLine { file: path.into(), line: 0 });
-    match read(files, path) {
-        Ok((bytes, status)) => {
+    match read(env, path) {
+        Ok((bytes, distrust)) => {
             let is_of_groups = matches!(form, Form::Groups);
             let lines = if is_of_groups { groups_lines(&bytes) } else { bytes };
             let source = parse(&lines, path, origin, problems);
@@ -183,7 +184,7 @@ pub(super) fn load(
                 problems
                     .push(Problem::new(&whole(), "the file has no group of nodes; it is ignored".to_owned()));
             }
-            Some((source, Some(status)))
+            Some((source, distrust))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
@@ -194,11 +195,22 @@ pub(super) fn load(
     }
 }
 
-/// The whole of a regular file. A pipe or a device could keep us waiting or never end.
-fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
+/// The whole of a regular file, and why it is not trusted. A pipe or a device could keep us waiting or never end. A link of another
+/// user could lead to a file that only we may read, and problems quote its lines.
+fn read(env: &Env, path: &Path) -> io::Result<(Vec<u8>, Option<Distrust>)> {
     let irregular = || io::Error::other("it is not a regular file");
-    ensure(!matches!(files.status(path)?.kind, Kind::Dir | Kind::Other), irregular)?;
-    let file = files.open(path, How::Read)?;
+    let (trusted, dir) = (Trusted::by(env), env.current_dir.join(path.parent().unwrap_or(path)));
+    let distrust = |status: &Status| trusted.check_in(&dir, path, status, env).err();
+    let named = env.files.status(path)?;
+    let how = match named.kind {
+        Kind::File => How::ReadNoLink,
+        Kind::Link => match distrust(&named) {
+            Some(why) => return Err(io::Error::other(format!("it is a symbolic link, and {why}"))),
+            None => How::Read,
+        },
+        Kind::Dir | Kind::Other => return Err(irregular()),
+    };
+    let file = env.files.open(path, how)?;
     let status = file.status()?;
     ensure(status.kind == Kind::File, irregular)?;
     let too_large = || io::Error::other(format!("it is larger than {MOST_BYTES} bytes"));
@@ -207,7 +219,7 @@ fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
     let mut bytes = vec![0; len];
     let count = file.read_at(0, &mut bytes)?;
     bytes.truncate(count);
-    Ok((bytes, status))
+    Ok((bytes, distrust(&status)))
 }
 
 /// Reads the text of a file.

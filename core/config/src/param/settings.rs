@@ -14,8 +14,7 @@ use super::safe::{counts, drop_untrusted, refused_variable};
 use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, FromValue, Value};
 use scr_base::build::SYSTEM_FILE;
-use scr_base::env::{Env, Trusted};
-use scr_base::fs::Status;
+use scr_base::env::Env;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -173,7 +172,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a file; that it does not exist is a problem of the place that `names` it.
     fn load_existing(&mut self, form: Form, file: &Path, origin: OriginOf, names: &Origin) -> Source {
-        if let Some((source, _)) = load(form, &*self.env.files, file, origin, &mut self.problems) {
+        if let Some((source, _)) = load(form, self.env, file, origin, &mut self.problems) {
             return source;
         }
         let reason = "there is no such file".to_string();
@@ -184,8 +183,7 @@ impl<'a> Reader<'a> {
     /// The settings of the site.
     fn system_settings(&mut self) -> Source {
         let Some(file) = system_file(self.env) else { return Source::default() };
-        let files = &*self.env.files;
-        let loaded = load(Form::Settings, files, &file, Origin::SystemFile, &mut self.problems);
+        let loaded = load(Form::Settings, self.env, &file, Origin::SystemFile, &mut self.problems);
         loaded.map(|(source, _)| source).unwrap_or_default()
     }
 
@@ -260,11 +258,8 @@ impl<'a> Reader<'a> {
     /// The user file in the prefix directory.
     fn user_file_in(&mut self, prefix: &Path, safe: &[PathBuf]) -> Source {
         let file = prefix.join(".scrconf");
-        let files = &*self.env.files;
-        let loaded = load(Form::Settings, files, &file, Origin::UserFile, &mut self.problems);
-        let Some((mut user, status)) = loaded else { return Source::default() };
-        let check = |status: &Status| Trusted::by(self.env).check_in(prefix, &file, status, self.env).err();
-        let distrust = status.as_ref().and_then(check);
+        let loaded = load(Form::Settings, self.env, &file, Origin::UserFile, &mut self.problems);
+        let (mut user, distrust) = loaded.unwrap_or_default();
         drop_untrusted(self.env, safe, &mut user, distrust.as_ref(), prefix, &mut self.problems);
         self.expand_shared(&mut user);
         self.check_prefix(&user, prefix);

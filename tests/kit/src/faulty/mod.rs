@@ -440,7 +440,7 @@ fn stopped() -> io::Error {
 
 impl Files for FaultyFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let writes = !matches!(how, How::Read | How::Update | How::Folder);
+        let writes = !matches!(how, How::Read | How::ReadNoLink | How::Update | How::Folder);
         self.pass(if writes { What::OpenToWrite } else { What::OpenToRead }, path, None)?;
         let of_kernel = self.state().file_of_kernel(path);
         let inner = self.inner.open(of_kernel.as_deref().unwrap_or(path), how);
