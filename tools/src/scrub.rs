@@ -34,15 +34,15 @@ pub(crate) struct ScrubArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
-    let report = or_show_error(args.json, environment::env().and_then(|env| scrub(&env, args)))?;
+    let report = or_show_error(args.json, environment::env().and_then(|mut env| scrub(&mut env, args)))?;
     show(args.json, report.json(), report.text(), report.is_intact())
 }
 
-fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
+fn scrub(env: &mut Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let wanted = args.dataset.as_deref();
     let mut report = ScrubReport::default();
-    let (targets, files) = find_targets(env, args, &mut report)?;
-    let files = &*files;
+    let targets = find_targets(env, args, &mut report)?;
+    let files = &*env.files;
     let progress = Progress::new("reading what is recorded");
     let mut plans = Vec::new();
     let planned = |target: &Target, wanted| {
@@ -235,18 +235,15 @@ impl fmt::Display for Target {
     }
 }
 
-/// The directories, and the file layer to look at them with.
-fn find_targets(
-    env: &Env,
-    args: &ScrubArgs,
-    report: &mut ScrubReport,
-) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+/// The directories, which are reached [safely](environment::hold) from here on.
+fn find_targets(env: &mut Env, args: &ScrubArgs, report: &mut ScrubReport) -> Result<Vec<Target>> {
     if args.cache.is_empty() && args.dirs.is_empty() && args.prefix.is_empty() {
         return of_a_job(env, report);
     }
     let mut targets = Vec::new();
     for dir in &args.cache {
         let dir = std::path::absolute(dir)?;
+        environment::hold(env, &dir)?;
         let found = find_caches(&*env.files, &dir).or_cannot("look at", &dir)?;
         ensure!(!found.is_empty(), "there is no dataset in {}, nor in the folders in it", dir.display());
         targets.extend(found.into_iter().map(|dir| Target(CACHE, dir)));
@@ -254,21 +251,24 @@ fn find_targets(
     for dir in once_each([&args.dirs[..], &args.prefix].concat()) {
         targets.push(Target(PREFIX, std::path::absolute(dir)?));
     }
-    Ok((targets, Arc::clone(&env.files)))
+    for target in &targets {
+        environment::hold(env, &target.1).with_context(|| format!("cannot look at {target}"))?;
+    }
+    Ok(targets)
 }
 
 /// The user's caches on this node, and the prefix directory if there is one. Folders that another user has planted are skipped.
-fn of_a_job(env: &Env, report: &mut ScrubReport) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+fn of_a_job(env: &mut Env, report: &mut ScrubReport) -> Result<Vec<Target>> {
     let params = environment::params_with_places(env)?;
     let descriptors = environment::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
     let bases: BTreeSet<&Path> = descriptors.enabled().map(|store| store.path.as_path()).collect();
-    let (mut targets, mut files, mut unread) = (Vec::new(), Arc::clone(&env.files), Vec::new());
+    let (mut targets, mut unread) = (Vec::new(), Vec::new());
     for base in &bases {
         let found = OwnedDir::find(&*env.files, base, Path::new(&user), env.uid).and_then(|owned| {
             let Some(owned) = owned else { return Ok(Vec::new()) };
-            files = owned.held_in(&*files);
-            find_caches(&*files, owned.path())
+            env.files = owned.held_in(&*env.files);
+            find_caches(&*env.files, owned.path())
         });
         match found {
             Ok(caches) => targets.extend(caches.into_iter().map(|dir| Target(CACHE, dir))),
@@ -277,8 +277,12 @@ fn of_a_job(env: &Env, report: &mut ScrubReport) -> Result<(Vec<Target>, Arc<dyn
     }
     let prefix = params.get(&param::PREFIX);
     let folder = prefix.join(".scr");
-    match unless_missing(files.status(&folder).at("look at", &folder)) {
-        Ok(found) => targets.extend(found.map(|_| Target(PREFIX, prefix.clone()))),
+    match unless_missing(env.files.status(&folder).at("look at", &folder)) {
+        Ok(Some(_)) => {
+            environment::hold(env, &prefix)?;
+            targets.push(Target(PREFIX, prefix.clone()));
+        }
+        Ok(None) => (),
         Err(error) => unread.push(error),
     }
     unread.iter().for_each(|error| warn(format_args!("not checked: {}", scr_base::describe(error))));
@@ -294,7 +298,7 @@ fn of_a_job(env: &Env, report: &mut ScrubReport) -> Result<(Vec<Target>, Arc<dyn
     report.is_partial = !unread.is_empty();
     let is_here = |node: &String| hostlist::is_same_node(node, &params.get(&param::NODE_NAME));
     (report.read, report.not_asked) = nodes(env, &prefix).into_iter().partition(is_here);
-    Ok((targets, files))
+    Ok(targets)
 }
 
 /// The nodes of the last job, if they may have datasets.

@@ -3,6 +3,7 @@
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -158,4 +159,46 @@ fn a_missing_target_is_an_error_with_exit_code_2() {
     let output = scrub(&left, &["--cache", &left.plugins().display().to_string()]);
     assert_eq!(code(&output), 2);
     assert!(err(&output).contains("there is no dataset in"), "{}", err(&output));
+}
+
+/// It printed length and checksum of files that only root may read.
+#[test]
+fn root_follows_no_link_in_a_directory_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let job = FinishedJob::recording(&[("SCR_FLUSH", "1")], 64_322);
+    let (prefix, node) = (job.prefix(), job.node(0));
+    let cached = node.join("user1/scr.defjobid/scr.dataset.1");
+    let secrets = job.path().join("secrets");
+    fs::create_dir(&secrets).unwrap();
+    for (name, length) in [("rank_0", 1000), ("rank_1", 7)] {
+        fs::write(secrets.join(name), vec![b's'; length]).unwrap();
+    }
+    let expect_unread = |link: &Path| {
+        for arguments in
+            [&[][..], &["--prefix", prefix.to_str().unwrap()], &["--cache", node.to_str().unwrap()]]
+        {
+            let output = scrub(&job, arguments);
+            let text = out(&output) + &err(&output);
+            let is_read = text.contains("its checksum is") || text.contains("has 7 bytes");
+            assert!(!is_read, "{arguments:?}: {text}");
+            let is_meant = link.starts_with(&prefix) != arguments.contains(&"--cache");
+            assert!(!is_meant || text.contains("wrong: dataset 1, rank 0: "), "{arguments:?}: {text}");
+        }
+    };
+    let folders = [prefix.join("ckpt.1"), cached.join("ckpt.1")];
+    for folder in folders.iter().filter(|folder| folder.exists()) {
+        let kept = folder.with_file_name("kept");
+        fs::rename(folder, &kept).unwrap();
+        symlink(&secrets, folder).unwrap();
+        expect_unread(folder);
+        fs::remove_file(folder).unwrap();
+        fs::rename(&kept, folder).unwrap();
+        let file = folder.join("rank_0");
+        fs::rename(&file, &kept).unwrap();
+        symlink(secrets.join("rank_0"), &file).unwrap();
+        expect_unread(&file);
+        fs::rename(&kept, &file).unwrap();
+    }
 }
