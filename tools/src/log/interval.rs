@@ -81,7 +81,7 @@ fn in_words(seconds: f64) -> String {
 pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
     let mut env = environment::env_at(args.place.given())?;
     let read = match &args.logfile {
-        Some(file) => sources::text_of(&env.current_dir.join(file), &LogQuery::default())?,
+        Some(file) => sources::text_of(&env, &env.current_dir.join(file), &LogQuery::default())?,
         None => {
             let prefix = environment::prefix(&mut env, args.place.given())?;
             sources::text(&env, &prefix, &LogQuery::default())?

@@ -2,11 +2,12 @@
 
 use crate::prelude::*;
 use jiff::civil::DateTime;
+use scr_base::fs::verify::{open_whole, FileError};
 use scr_core::log::{database as database_sink, parse};
 use scr_plugin_api::{LogEntry, LogQuery, LogSink};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 /// The entries that were read, and remarks on them.
 #[derive(Default)]
@@ -22,10 +23,10 @@ pub(crate) struct LogEntries {
 pub(crate) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
     let [newer, older] = prefix.event_files().map(|path| env.current_dir.join(path));
     let mut all = LogEntries::default();
-    let found = [all.read(&older)?, all.read(&newer)?];
+    let found = [all.read(env, &older)?, all.read(env, &newer)?];
     let exact = all.entries.len();
     let classic = env.current_dir.join(prefix.log_file());
-    if !all.read(&classic)? && found == [false, false] {
+    if !all.read(env, &classic)? && found == [false, false] {
         let note = format!("there is no log at {}: no job has written one", newer.display());
         return Ok(LogEntries { notes: vec![note], ..all });
     }
@@ -47,9 +48,9 @@ fn identity(entry: &LogEntry) -> (&str, &str, &str, Option<u64>) {
 }
 
 /// Those of a text log at `path`.
-pub(crate) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
+pub(crate) fn text_of(env: &Env, path: &Path, query: &LogQuery) -> Result<LogEntries> {
     let mut all = LogEntries::default();
-    if !all.read(path)? {
+    if !all.read(env, path)? {
         let note = format!("there is no log at {}", path.display());
         return Ok(LogEntries { notes: vec![note], ..all });
     }
@@ -60,10 +61,7 @@ pub(crate) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
 pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<Option<LogEntry>> {
     let [events, _] = prefix.event_files();
     let path = env.current_dir.join(events);
-    if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return Ok(None);
-    }
-    let mut file = File::open(&path).or_cannot("open", &path)?;
+    let Some(mut file) = open(env, &path)? else { return Ok(None) };
     let start = file.metadata()?.len().saturating_sub(MOST_LINE_BYTES);
     file.seek(SeekFrom::Start(start))?;
     let (mut lines, mut last) = (BufReader::new(file), None);
@@ -79,16 +77,18 @@ pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<O
 /// The names of all events that something has failed end so.
 const FAILURE: &str = "_FAIL";
 
+/// A file, if it is there. As all others in the hidden folder it is reached through no link.
+fn open(env: &Env, path: &Path) -> Result<Option<File>> {
+    match open_whole(&*env.files, path, None) {
+        Err(FileError::Missing { .. }) => Ok(None),
+        opened => Ok(Some(opened?.0.descriptor()?.try_clone_to_owned()?.into())),
+    }
+}
+
 impl LogEntries {
     /// Reads a file, if it is there.
-    fn read(&mut self, path: &Path) -> Result<bool> {
-        // To open a pipe would wait for a writer.
-        let may_be_file = path.metadata().map_or(true, |found| found.is_file());
-        ensure!(may_be_file, "{} is not a regular file", path.display());
-        let file = match File::open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            opened => opened.or_cannot("open", path)?,
-        };
+    fn read(&mut self, env: &Env, path: &Path) -> Result<bool> {
+        let Some(file) = open(env, path)? else { return Ok(false) };
         let (mut bad, mut first_bad) = (0_u64, None);
         let mut lines = BufReader::with_capacity(1 << 16, file);
         let mut line = Vec::new();

@@ -23,10 +23,11 @@ pub(crate) struct PrintArgs {
 
 /// `scr print`.
 pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
-    let files = environment::env()?.files;
-    let tree = match files.read_tree(&args.file) {
+    let env = environment::env()?;
+    let (files, path) = (&*env.files, env.current_dir.join(&args.file));
+    let tree = match files.read_tree(&path) {
         Err(error @ FsError::Tree { .. }) => {
-            Some(filemap(&*files, &args.file)?).filter(|tree| tree.get("RECORD").is_some()).ok_or(error)?
+            Some(filemap(files, &path)?).filter(|tree| tree.get("RECORD").is_some()).ok_or(error)?
         }
         found => found?.with_context(|| format!("there is no file {}", args.file.display()))?,
     };
