@@ -34,7 +34,7 @@ pub(crate) struct CleanArgs {
     /// Do so for every user of this node, as root: for a prolog or an epilog
     #[arg(long)]
     all_users: bool,
-    /// Do so also for jobs outside of any allocation, of which nobody knows whether they have ended
+    /// Only with --all-users: also for jobs outside of any allocation, of which nobody knows whether they have ended
     #[arg(long, requires = "all_users")]
     yes: bool,
     /// Also remove datasets that are in cache only; they are lost then
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
 fn for_all_users(env: &Env, params: &Params, job_id: Option<&str>) -> Result<Answer> {
     ensure!(rustix::process::geteuid().is_root(), "--all-users is for root, who may act for other users");
     let program = environment::program()?;
-    let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users");
+    let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users" && word != "--yes");
     let mut worst = 0;
     for (user, uid, gid) in users(env, &bases(env, params, job_id)?) {
         let mut command = Command::new(&program);

@@ -141,6 +141,38 @@ fn root_reaches_the_jobs_of_all_users_outside_of_allocations_only_with_yes() {
     }
 }
 
+/// The command for each user got --yes alone, and refused it.
+#[test]
+fn root_removes_the_dead_jobs_of_all_users_with_yes() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (base, program) = (folder.path().join("base"), folder.path().join("scr"));
+    put_command(&program);
+    fs::create_dir(&base).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o1777)).unwrap();
+    let users = [("one", 64_323), ("two", 64_324)].map(|(name, uid)| {
+        let own = base.join(name);
+        for dir in [own.clone(), own.join("scr.defjobid"), own.join(format!("scr.{}", *JOB))] {
+            fs::create_dir(&dir).unwrap();
+            chown(&dir, Some(uid), Some(uid)).unwrap();
+            fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        make_old(&own);
+        own
+    });
+    let mut root = Command::new(&program);
+    root.env_clear().envs([("SCR_CNTL_BASE", &base), ("SCR_CACHE_BASE", &base)]);
+    let done = root.args(["clean", "--dead", "--all-users", "--yes"]).output().unwrap();
+    assert_eq!(code(&done), 0, "{}{}", out(&done), err(&done));
+    for own in users {
+        let left: Vec<_> = fs::read_dir(&own).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("scr.")), "{left:?}");
+    }
+}
+
 /// A process that is ended with the test.
 struct Running(Child);
 
