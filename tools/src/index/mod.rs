@@ -233,8 +233,14 @@ fn change(
 fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
     let shown = name.to_string_lossy();
     let deleted = environment::was_used(prefix).then(|| delete_dataset(&*env.files, prefix, name.as_bytes()));
-    let cannot = || format!("cannot delete `{shown}' in {}", prefix.dir().display());
-    let dropped = deleted.transpose().with_context(cannot)?.unwrap_or_default();
+    let dropped = deleted.transpose().map_err(|error| {
+        let cannot = format!("cannot delete `{shown}' in {}", prefix.dir().display());
+        let cure =
+            "the lock needs space too: remove the files of the dataset by hand first, or raise the quota";
+        let is_full = matches!(&error, OpsError::Prefix(error) if error.is_for_want_of_room());
+        anyhow!(error).context(if is_full { format!("{cannot}; {cure}") } else { cannot })
+    });
+    let dropped = dropped?.unwrap_or_default();
     dropped.notes.iter().for_each(|note| warn(format_args!("`{shown}' is deleted, but {note}")));
     dropped.caution.iter().for_each(warn);
     dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
