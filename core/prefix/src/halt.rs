@@ -109,7 +109,7 @@ impl std::fmt::Display for HaltReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             HaltReason::ExitReason(reason) if reason == Halt::FINALIZED => {
-                write!(f, "the job has finished: SCR_Finalize has left the reason {reason}")
+                write!(f, "the application has called SCR_Finalize, which has left the reason {reason}")
             }
             HaltReason::ExitReason(reason) => write!(f, "the halt file gives the reason {reason}"),
             HaltReason::NoCheckpointsLeft => write!(f, "no checkpoints are left to be taken"),

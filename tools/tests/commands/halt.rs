@@ -217,7 +217,10 @@ fn a_job_that_has_finished_is_said_to_have_and_not_to_halt() {
     finished.set("ExitReason", "SCR_FINALIZE_CALLED");
     scr.write("prefix/.scr/halt.scr", finished.to_file_bytes());
     let said = String::from_utf8_lossy(&halt(&scr, &["--list"]).stderr).into_owned();
-    assert!(said.contains("the job has finished") && !said.contains("halts now"), "{said}");
+    assert!(
+        said.contains("the application has called SCR_Finalize") && !said.contains("halts now"),
+        "{said}"
+    );
     assert!(said.contains("`scr halt --remove /") && said.contains("' lets it run again"), "{said}");
 }
 

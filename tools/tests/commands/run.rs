@@ -240,7 +240,7 @@ fn a_job_that_has_finished_is_not_started_and_the_reason_is_given_in_words() {
     assert!(said(&run).contains("cannot start mpirum: there is no such program"), "{}", said(&run));
     let run = world.scr(&["run", "mpirun", "./app"], &[]);
     assert_eq!((run.status.code(), world.starts().len()), (Some(1), 0));
-    assert!(said(&run).contains("the job has finished"), "{}", said(&run));
+    assert!(said(&run).contains("the application has called SCR_Finalize"), "{}", said(&run));
     let cure = format!("`scr halt --remove {}' lets it run again", world.path("prefix").display());
     assert!(said(&run).contains(&cure), "{}", said(&run));
 }
