@@ -4,7 +4,7 @@
 use crate::prelude::*;
 use jiff::tz::TimeZone;
 use jiff::Timestamp;
-use scr_ops::Held;
+use scr_ops::{Copy, Held};
 use scr_prefix::{DatasetDescriptor, FlushEntry, Index, IndexEntry, Location, Seq};
 use std::cmp::Reverse;
 
@@ -55,10 +55,17 @@ impl Row {
         self.copy.as_ref().filter(|copy| copy.entry.is_on_nodes() && !is_there)
     }
 
-    fn cells(&self) -> [String; 7] {
+    /// C SCR says NO of what is only in cache.
+    fn cells(&self, is_classic: bool) -> [String; 7] {
+        let is_in_cache = !is_classic && self.only_copy().is_some_and(|copy| copy.copy == Copy::Whole);
         let (valid, flushed, current) = match &self.listed {
             Some(entry) => {
-                (if entry.is_valid() { "YES" } else { "NO" }, entry.flushed.as_deref(), entry.current)
+                let valid = match entry.is_valid() {
+                    true => "YES",
+                    false if is_in_cache => "-",
+                    false => "NO",
+                };
+                (valid, entry.flushed.as_deref(), entry.current)
             }
             None => ("-", None, false),
         };
@@ -116,14 +123,14 @@ pub(super) fn table(rows: &[Row], is_classic: bool) -> String {
         format!("{id:>4} {valid:5} {flushed:19} {more}{current:>3} {name}\n")
     };
     let head = line("DSET", ["VALID", "FLUSHED", "RANKS", "SIZE", "WRITTEN", "CUR", "NAME"]);
-    let of_row = |row: &Row| line(&row.seq.id.to_string(), row.cells().each_ref().map(String::as_str));
+    let of_row =
+        |row: &Row| line(&row.seq.id.to_string(), row.cells(is_classic).each_ref().map(String::as_str));
     head + &rows.iter().filter(|row| !is_classic || row.listed.is_some()).map(of_row).collect::<String>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_ops::Copy;
     use scr_prefix::{FlushFile, InCache};
     use scr_test_kit::fixtures::ChangeIndex as _;
 
@@ -140,6 +147,8 @@ mod tests {
             index.mark_flushed(id, "2014-01-14T11:26:06");
             flush.record(&dataset(id), Location::Prefix);
         }
+        // Its flush is under way: it was said not to be valid.
+        index.record(&dataset(24), false);
         index.set_current("ckpt.18");
         flush.record(&dataset(18), Location::Cache);
         flush.record(&DatasetDescriptor { job_id: "77".to_owned(), ..dataset(24) }, Location::Cache);
@@ -161,6 +170,7 @@ DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
         assert_eq!(table(&rows, false), expected);
         let expected = "\
 DSET VALID FLUSHED             CUR NAME
+  24 NO    only in cache           ckpt.24
   18 YES   2014-01-14T11:26:06   * ckpt.18
   12 YES   2014-01-14T11:26:06     ckpt.12
    6 NO    2014-01-14T11:26:06     ckpt.6
@@ -175,6 +185,6 @@ DSET VALID FLUSHED             CUR NAME
         let facts = ["id", "valid", "in_index", "in_cache", "ranks", "bytes", "created"]
             .map(|key| json["datasets"][1][key].clone());
         assert_eq!(json["datasets"][3]["in_cache"], false, "it lies in place");
-        assert_eq!(Value::from(facts.to_vec()), json!([24, false, false, true, 64, 24_u64 << 30, null]));
+        assert_eq!(Value::from(facts.to_vec()), json!([24, false, true, true, 64, 24_u64 << 30, null]));
     }
 }

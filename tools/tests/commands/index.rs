@@ -494,7 +494,7 @@ fn an_incomplete_or_replaced_dataset_is_reported_and_not_listed_as_complete() {
         "{text}"
     );
     let text = listed(prefix);
-    assert!(text.contains("   4 NO ") && text.contains("   2 NO "), "{text}");
+    assert!(text.contains("   4 -     only in cache ") && text.contains("   2 NO "), "{text}");
     let (code, text) = run(prefix, &["--build", "77"]);
     assert_eq!(
         (code, text.contains("scr.dataset.77 is not there; save it with `scr copy'")),
