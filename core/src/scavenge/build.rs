@@ -375,11 +375,15 @@ impl<'a> Builder<'a> {
                 error => Err(error),
             };
         }
-        let finished = catalog.commit(self.env.local_time()).finish(record);
+        let commit = catalog.commit(self.env.local_time());
+        let dataset = record.dataset.clone();
+        let finished = commit.finish(record);
         if let Some(why) = finished.map_err(|error| BuildError::Step(scr_base::describe(&error)))? {
             return Ok(Outcome::Incomplete { why });
         }
         self.remove_unfinished_copies(scan);
+        // The next run would end it, and say that a dataset was rolled back that is complete.
+        let _ = commit.end_flushes_of(&dataset);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
     }
 

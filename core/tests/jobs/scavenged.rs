@@ -12,7 +12,9 @@ use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
 use scr_core::session::OutputFlags;
 use scr_ops::Import;
 use scr_plugin_api::KvTree;
-use scr_prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::ledger::{CommonFiles, LedgerDir};
+use scr_prefix::{staging_file, DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use scr_test_kit::faulty::{given_up, FaultyFiles, What};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use scr_test_kit::TestEnv;
@@ -298,6 +300,31 @@ fn a_node_that_comes_back_makes_the_refused_dataset_whole() {
     dead.copy_from(&RealFiles, "n2").unwrap();
     assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [1]));
     dead.assert_whole("with one node back");
+}
+
+/// The next run said that the flush of a dataset was rolled back that was complete, and only then its files went.
+#[test]
+fn a_flush_that_a_dead_job_has_left_ends_once_the_dataset_is_complete_without_it() {
+    let dead = Dead::xor(4, 4);
+    dead.scavenge();
+    let dataset = FlushFile::read(&RealFiles, &dead.prefix()).unwrap().entry(1).unwrap().dataset;
+    let left = PendingFlush {
+        token: "1.2.3".to_owned(),
+        make_current: dataset.checkpoint.into(),
+        dataset,
+        ranks: 4,
+        marks: 1,
+        revoked: false,
+        sharing: CommonFiles::default(),
+    };
+    left.write(LedgerDir::new(&RealFiles, &dead.prefix())).unwrap();
+    let half = staging_file(&dead.in_prefix(&file_name(1, Rank(2), 0)), &left.token);
+    std::fs::write(&half, "half").unwrap();
+    assert!(dead.build().outcome.is_complete());
+    assert!(!half.exists(), "{}", half.display());
+    dead.assert_whole("beside what was left of a flush");
+    let next = dead.world.run(|application| assert_eq!(application.restart(small), Some(1)));
+    assert!(!next.has_line_with("rolled back"), "{:?}", next.lines);
 }
 
 /// Every command said that the dataset was complete already, and nothing saved it again.

@@ -31,7 +31,7 @@ use crate::ledger::{
     By, CommonFiles, Do, Dropping, Ended, Fence, Found, Ledger, LedgerDir, Refusal, Request, Turn, Whose,
     Wish,
 };
-use crate::{DatasetDescriptor, FlushProgress, IndexEntry, PrefixError, PrefixFile, Unsynced};
+use crate::{DatasetDescriptor, FlushProgress, IndexEntry, PrefixError, PrefixFile, Running, Unsynced};
 use closing::Closing;
 use scr_base::describe;
 use scr_base::fs::{At, FsError, How};
@@ -160,6 +160,19 @@ impl Commit<'_> {
             true => self.end_before(None, &By::from(token)),
             false => Ok(()),
         }
+    }
+
+    /// Ends the flushes that were left of a dataset that is complete by now, if no run may still be at them.
+    ///
+    /// # Errors
+    /// One could not be ended. The next run tries again.
+    pub fn end_flushes_of(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
+        if Running::may_be_any(self.ledger.files, self.ledger.prefix) {
+            return Ok(());
+        }
+        let known = pending::list(self.ledger)?.into_iter().filter_map(|found| found.known().ok().flatten());
+        let left = known.filter(|record| record.dataset.seq() == dataset.seq());
+        left.map(|record| record.by()).try_for_each(|by| self.end_before(None, &by))
     }
 
     /// Does `work` when it is the turn of a dataset: flushes that it has to wait for are ended first, by a process that has the
