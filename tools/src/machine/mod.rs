@@ -9,7 +9,7 @@
 mod allocation;
 pub(crate) mod health;
 mod manifest;
-mod pretend;
+pub(crate) mod pretend;
 pub(crate) mod process;
 
 pub(crate) use allocation::{current_job_id, Allocation, Overrides, AT_ONCE};

@@ -50,6 +50,11 @@ impl PretendNodes {
     }
 }
 
+/// Whether there is a note of them: they can be asked for as long as this machine is there, also after their job has finished.
+pub(crate) fn are_noted(files: &dyn Files, prefix: &Prefix) -> bool {
+    files.status(&prefix.dir().join(NOTE)).is_ok()
+}
+
 /// Its lines are the mode of `pretend-mode`, the hosts as they were given, and the folder with what the nodes store.
 const NOTE: &str = ".scrpretend";
 const MOST_BYTES: u64 = 1 << 20;

@@ -5,7 +5,7 @@
 
 use crate::inspect::{ask, first_silent};
 use crate::log::last_failure;
-use crate::machine::{up_and_down, Overrides};
+use crate::machine::{pretend, up_and_down, Overrides};
 use crate::prelude::*;
 use crate::run::JobContext;
 use scr_config::descriptor::hostlist::is_same_node;
@@ -140,7 +140,9 @@ impl Facts {
         let saving = Saving::of(&recorded, &job_id, may_lack);
         let is_in_cache_only = !saving.saved(|_| true).is_empty();
         let is_lost = is_list_lost(files, prefix);
-        let found = match asks_nodes && (facts.state != State::Finished || is_in_cache_only || is_lost) {
+        // The nodes of a job that has finished may be those of another one by now.
+        let may_ask = facts.state != State::Finished || pretend::are_noted(files, prefix);
+        let found = match asks_nodes && (may_ask || is_in_cache_only || is_lost) {
             true => facts.ask_nodes(env, overrides),
             false => None,
         };

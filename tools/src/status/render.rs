@@ -111,7 +111,11 @@ fn in_cache(facts: &Facts) -> String {
             "nothing: checkpoints go straight to the prefix directory".to_owned()
         }
         (None, None) => format!("nothing{}", of_others(facts, facts.of_others[0].as_ref())),
-        (Some(newest), None) => checkpoint(facts, newest) + &newest.losses_in_words(),
+        (Some(newest), None) => {
+            let age = facts.recorded.filter(|_| facts.state == State::Finished && facts.nodes.is_none());
+            let recorded = age.map(|time| format!(", recorded {} ago", ago(facts, time)));
+            checkpoint(facts, newest) + &newest.losses_in_words() + &recorded.unwrap_or_default()
+        }
     }
 }
 
@@ -252,9 +256,17 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
         HaltDue::At(time) => format!("halt in {}", seconds(time.saturating_sub(facts.now).max(0))),
     });
     let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
-    let all = [save.filter(|_| facts.state.has_ended()), checkpoint, flush, halt];
+    let all = [save.filter(|_| facts.state.has_ended()), restart(facts, judged), checkpoint, flush, halt];
     let all: Vec<_> = all.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// What a run does after a job that has lost its newest checkpoint.
+fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
+    let is_lost = facts.unusable.as_ref().is_some_and(|held| matches!(held.copy, Copy::Lost(_)));
+    let is_due = is_lost && matches!(facts.state, State::Died | State::Stopped) && !facts.is_index_unread;
+    let to = judged.newest.map(|to| format!("a run restarts from {}", name(&to.entry.name_text(), NAME)));
+    is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
 }
 
 /// The first of the names, and how many more.
@@ -498,6 +510,17 @@ mod tests {
         let saves = vec!["ckpt.127".to_owned()];
         let died = shown(&Facts { state: State::Died, saves, ..busy() });
         assert!(died.contains("next        `scr postrun' saves ckpt.127; halt in 5 h 20 min\n"), "{died}");
+        let lost = Some(Held { copy: Copy::Lost("2 parts".to_owned()), ..checkpoint(127, None) });
+        for (saved, restart) in
+            [(busy().saved, "a run restarts from ckpt.120"), (None, "a run starts without a checkpoint")]
+        {
+            let facts = Facts { state: State::Died, saved, cached: Vec::new(), halt: None, ..busy() };
+            let text = shown(&Facts { unusable: lost.clone(), ..facts });
+            assert!(text.contains(&format!("next        {restart}\n")), "{text}");
+        }
+        // It was said to be in cache, whatever had become of the nodes.
+        let unasked = Facts { state: State::Finished, nodes: None, recorded: Some(7_740), ..busy() };
+        assert!(shown(&unasked).contains("GiB, recorded 1 min ago\n"), "{}", shown(&unasked));
         assert_eq!(first(State::Finished), "job 5132 has finished");
         assert_eq!(first(State::Stopped), "job 5132 was stopped by a halt condition");
         assert_eq!(first(State::NoRun), "no job runs");
