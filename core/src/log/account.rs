@@ -57,8 +57,8 @@ pub struct Account {
     /// The activity of the job from then on, and when it began.
     class: Option<Class>,
     since: u64,
-    /// When the restart began that is under way.
-    restarting: Option<u64>,
+    /// How much of the time in which runs started was before the restart that may be under way, in microseconds.
+    before_restart: u64,
     run: Option<Run>,
     /// Seconds of the runs before this one.
     earlier_runs: f64,
@@ -192,14 +192,14 @@ impl Account {
             }
             Event::RestartStart => {
                 self.restarts_from(entry.dataset, now);
-                self.restarting = Some(now);
                 self.turn_to(Class::Restart, now);
             }
             Event::Current => self.restarts_from(entry.dataset, now),
             Event::RestartSuccess => {
-                let took = self.restarting.take().map(|from| now.saturating_sub(from) as f64 / 1e6);
-                self.figures.restarts.add(took);
                 self.turn_to(Class::Computing, now);
+                let all = self.figures.time(Class::Restart);
+                let took = all - std::mem::replace(&mut self.before_restart, all);
+                self.figures.restarts.add(Some(took as f64 / 1e6));
             }
             Event::RestartFail => {
                 self.figures.failed_restarts += 1;
@@ -370,6 +370,10 @@ impl Account {
         let was = self.activity();
         self.class = Some(class);
         self.add(was, from, now);
+        // A run that writes a checkpoint, or has ended, does not restart any more.
+        if matches!(class, Class::Checkpoint | Class::Down) {
+            self.before_restart = self.figures.time(Class::Restart);
+        }
         if was == Class::Computing && class == Class::Checkpoint {
             self.usual = self.usual.max(Some(now - self.since));
         }
@@ -539,7 +543,7 @@ mod tests {
         let sum: u64 = Class::ALL.iter().map(|class| figures.time(*class)).sum();
         assert_eq!(sum, figures.elapsed());
         assert_eq!((figures.state, figures.runs, figures.failures), (State::Finished, 2, 1));
-        assert_eq!((figures.restarts.count, figures.restarts.seconds), (1, 1.0));
+        assert_eq!((figures.restarts.count, figures.restarts.seconds), (1, 4.0));
         assert_eq!(history.failures, [24_000_000]);
         assert_eq!(history.segments.first().map(|first| first.from), Some(0));
         assert!(history.segments.windows(2).all(|pair| pair[0].until == pair[1].from), "{history:?}");
