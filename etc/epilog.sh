@@ -3,9 +3,13 @@
 # In slurm.conf: Epilog=@SCR@/share/scr/slurm/epilog.sh
 # A dataset that is in cache only is kept, and named in the log of slurmd.
 [ -n "$SLURM_JOB_ID" ] || exit 0
-# The tree that this script lies in, wherever it was moved; a copy of the script uses the tree that it came from.
-scr=${0%/*}/../../../bin/scr
-[ -x "$scr" ] || scr=@SCR@/bin/scr
+# The tree that this script lies in, wherever it was moved; a copy of the script uses the tree that it lies beside, or else the one
+# that it came from. Without one the node would fill, so it is drained.
+for tree in "${0%/*}/../../.." "${0%/*}/.." "${0%/*}" @SCR@; do
+    scr=$tree/bin/scr
+    [ ! -x "$scr" ] || break
+done
+[ -x "$scr" ] || { echo "epilog: there is no $scr: name the tree of scr in $0" >&2; exit 1; }
 cd / || exit 0
 "$scr" clean --all-users --allocation "$SLURM_JOB_ID" --ended
 exit 0 # any other code drains the node

@@ -112,6 +112,19 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
     assert_eq!(code(&epilog), 0, "{}", err(&epilog));
     assert!(!record.exists(), "{}{}", out(&epilog), err(&epilog));
     assert!(recorded.iter().all(|base| !base.join(format!("user1/scr.{id}")).exists()), "{}", err(&epilog));
+    // Without its tree it said that all was well, and nodes filled.
+    fs::rename(&tree, job.path().join("moved")).unwrap();
+    let without = run("epilog.sh", &id);
+    assert!(
+        code(&without) == 1 && err(&without).contains("/tree/bin/scr: name the tree"),
+        "{}",
+        err(&without)
+    );
+    // The copy lies beside the tree.
+    fs::rename(job.path().join("moved/bin"), job.path().join("bin.of.tree")).unwrap();
+    fs::create_dir_all(job.path().join("bin")).unwrap();
+    fs::rename(job.path().join("bin.of.tree/scr"), job.path().join("bin/scr")).unwrap();
+    assert_eq!(code(&run("epilog.sh", &id)), 0);
 }
 
 /// Outside of any allocation it reached the jobs that every user runs there.
