@@ -48,9 +48,28 @@ pub(crate) struct CleanArgs {
     json: bool,
 }
 
-/// The outcome for a folder: why it was kept, and whether that leaves something to do. An allocation that still runs does not, where
-/// all dead ones were asked for.
-type Outcome = (JobFolder, Option<(String, bool)>);
+/// The outcome for a folder, as programs are told.
+#[derive(Serialize, Deserialize)]
+struct Outcome {
+    path: String,
+    allocation: String,
+    removed: bool,
+    /// Why it was kept.
+    kept: Option<String>,
+}
+
+impl Outcome {
+    fn of(folder: &JobFolder, kept: Option<String>) -> Self {
+        let path = folder.dir.path().display().to_string();
+        Self { path, allocation: folder.job_id.clone(), removed: kept.is_none(), kept }
+    }
+}
+
+/// The outcomes for the folders of a user.
+#[derive(Deserialize)]
+struct Outcomes {
+    folders: Vec<Outcome>,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
@@ -65,7 +84,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     if args.all_users {
         let is_of_all = wanted.as_deref() == Some(NO_ALLOCATION) && !(args.yes || args.dry_run);
         ensure!(!is_of_all, "{OF_ALL}");
-        return for_all_users(&env, &params, args.allocation.as_deref());
+        return for_all_users(&env, &params, args);
     }
     let mut by_job: BTreeMap<String, Vec<JobFolder>> = BTreeMap::new();
     let mut search = Search { env: &env, params: &params, job_id: wanted.as_deref(), refused: Vec::new() };
@@ -74,6 +93,8 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     }
     let mut liveness = Liveness::find(&env, &manifests)?;
     let mut outcomes = Vec::new();
+    // What is kept leaves something to do, but not an allocation that still runs where all dead ones were asked for.
+    let mut is_done = true;
     let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
@@ -82,21 +103,21 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
-                Some((why, _)) => Some((why.clone(), !args.dead)),
-                None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
+                Some(in_use) => Some(in_use.why.clone()),
+                None => remove(&folder, args).err().map(|error| format!("{error:#}")),
             };
-            outcomes.push((folder, kept));
+            is_done &= kept.is_none() || in_use.is_some() && args.dead;
+            outcomes.push(Outcome::of(&folder, kept));
         }
-        if !args.dry_run && outcomes[first..].iter().all(|(_, kept)| kept.is_none()) {
+        if !args.dry_run && outcomes[first..].iter().all(|outcome| outcome.kept.is_none()) {
             user.iter().for_each(|user| remove_metrics(&env, &params, &user.to_string_lossy(), &id));
         }
     }
-    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (folder, kept) in &outcomes {
-        let path = || folder.dir.path().display().to_string();
-        kept.iter().for_each(|(why, _)| by_reason.entry(why).or_default().push(path()));
+    let mut kept: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for outcome in &outcomes {
+        outcome.kept.iter().for_each(|why| kept.entry(why).or_default().push(&outcome.path));
     }
-    for (why, paths) in by_reason {
+    for (why, paths) in kept {
         match paths.as_slice() {
             [path] => warn(format_args!("{path} is kept: {why}")),
             paths => warn(format_args!("{} folders are kept: {why}\n  {}", paths.len(), paths.join("\n  "))),
@@ -110,26 +131,30 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         }
         _ => warn("`scr clean --allocation ID --ended' removes what has ended all the same"),
     }
-    let is_done = !outcomes.iter().any(|(_, kept)| matches!(kept, Some((_, true))));
-    let json = json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() });
-    let shown = show(args.json, json, text(&outcomes, args), is_done)?;
+    let shown = show(args.json, json!({ "folders": outcomes }), text(&outcomes, args), is_done)?;
     search.refused.into_iter().next().map_or(Ok(shown), |error| Err(error.into()))
 }
 
 /// Runs this command once for each user who has folders on this node, with the rights of that user, so that nothing that a user
-/// has planted leads anywhere else.
-fn for_all_users(env: &Env, params: &Params, job_id: Option<&str>) -> Result<Answer> {
+/// has planted leads anywhere else. What they say becomes one answer.
+fn for_all_users(env: &Env, params: &Params, args: &CleanArgs) -> Result<Answer> {
     ensure!(rustix::process::geteuid().is_root(), "--all-users is for root, who may act for other users");
     let program = environment::program()?;
     let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users" && word != "--yes");
-    let mut worst = 0;
-    for (user, uid, gid) in users(env, &bases(env, params, job_id)?) {
+    let json = (!args.json).then_some("--json");
+    let (mut worst, mut outcomes) = (0, Vec::new());
+    for (user, uid, gid) in users(env, &bases(env, params, args.allocation.as_deref())?) {
         let mut command = Command::new(&program);
-        command.args(arguments()).uid(uid).gid(gid).current_dir("/").stdin(Stdio::null());
+        command.args(arguments()).args(json).uid(uid).gid(gid).current_dir("/").stdin(Stdio::null());
         command.env("USER", &user).env("SCR_USER_NAME", environment::as_setting(&user));
-        let status = command.status().with_context(|| format!("cannot act as the user of {user}"))?;
-        worst = worst.max(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(ERROR));
+        let ended = command.stderr(Stdio::inherit()).output();
+        let ended = ended.with_context(|| format!("cannot act as the user of {user}"))?;
+        // An error follows what was done before it.
+        let answers = serde_json::Deserializer::from_slice(&ended.stdout).into_iter::<Outcomes>();
+        outcomes.extend(answers.map_while(Result::ok).flat_map(|answer| answer.folders));
+        worst = worst.max(ended.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(ERROR));
     }
+    show(args.json, json!({ "folders": outcomes }), text(&outcomes, args), true)?;
     Ok(Answer::Code(worst))
 }
 
@@ -185,23 +210,13 @@ fn remove_metrics(env: &Env, params: &Params, user: &str, id: &str) {
 
 fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
     let verb = if args.dry_run { "would remove" } else { "removed" };
-    let removed = outcomes.iter().filter(|(_, kept)| kept.is_none());
-    let lines: String =
-        removed.map(|(folder, _)| format!("{verb} {}\n", folder.dir.path().display())).collect();
+    let removed = outcomes.iter().filter(|outcome| outcome.removed);
+    let lines: String = removed.map(|outcome| format!("{verb} {}\n", outcome.path)).collect();
     match (lines.is_empty(), outcomes.len() as u64) {
         (true, 0) => "nothing is left on this node\n".to_owned(),
         (true, kept) => format!("{} kept\n", count(kept, "folder")),
         _ => lines,
     }
-}
-
-fn json((folder, kept): &Outcome) -> Value {
-    json!({
-        "path": folder.dir.path().display().to_string(),
-        "allocation": folder.job_id,
-        "removed": kept.is_none(),
-        "kept": kept.as_ref().map(|(why, _)| why),
-    })
 }
 
 /// The folder of an allocation, `<base>/<user>/scr.<allocation>`. It belongs to the user. Anybody may write to a base such as

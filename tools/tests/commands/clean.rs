@@ -127,6 +127,33 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
     assert_eq!(code(&run("epilog.sh", &id)), 0);
 }
 
+/// Each user's part was an answer of its own, and "nothing is left" followed what was kept.
+#[test]
+fn all_users_have_one_answer() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (user, uid, id) in [("ann", 61_001, "77"), ("bob", 61_002, "78"), ("eve", 61_003, "77")] {
+        for path in [folder.path().join(user), folder.path().join(format!("{user}/scr.{id}"))] {
+            fs::create_dir(&path).unwrap();
+            std::os::unix::fs::chown(&path, Some(uid), Some(uid)).unwrap();
+        }
+    }
+    let clean = |arguments: &[&str]| {
+        let mut root = Command::new(env!("CARGO_BIN_EXE_scr"));
+        root.env_clear().envs([("SCR_CNTL_BASE", folder.path()), ("SCR_CACHE_BASE", folder.path())]);
+        root.args(["clean", "--all-users", "--allocation", "77"]).args(arguments).output().unwrap()
+    };
+    let kept = clean(&[]);
+    assert_eq!((code(&kept), out(&kept).as_str()), (1, "2 folders kept\n"), "{}", err(&kept));
+    assert_eq!(json_of(&clean(&["--json"]))["folders"].as_array().unwrap().len(), 2);
+    let removed = clean(&["--ended"]);
+    assert_eq!((code(&removed), out(&removed).lines().count()), (0, 2), "{}", err(&removed));
+    assert_eq!(out(&clean(&["--ended"])), "nothing is left on this node\n");
+}
+
 /// Outside of any allocation it reached the jobs that every user runs there.
 #[test]
 fn root_reaches_the_jobs_of_all_users_outside_of_allocations_only_with_yes() {
