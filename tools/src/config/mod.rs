@@ -9,7 +9,7 @@ mod show;
 
 use crate::prelude::*;
 use scr_comm::Rank;
-use scr_config::descriptor::{cautions, Descriptors, NODE, WORLD};
+use scr_config::descriptor::{cautions, Descriptors};
 use scr_config::param::{FileOf, Origin, Problem, Settings};
 use scr_core::log::check_logger;
 use scr_core::plugin::{check_plugins, PluginHost};
@@ -169,7 +169,11 @@ impl Configuration {
         // Settings that are valid and probably unwanted.
         add(Effect::Ignored, readable_password(&params).into_iter().collect());
         add(Effect::Ignored, cautions(&params, &descriptors));
-        add(Effect::Ignored, groups_without_nodes(&params, &descriptors));
+        let listed = params.get(&param::NODELIST).and_then(|list| hostlist::expand(&list).ok());
+        let origin = params.origin(&param::NODELIST);
+        let why = nodes_without_groups(&descriptors, &listed.unwrap_or_default()).into_iter();
+        let why = why.map(|why| problem(origin, param::NODELIST.info().name, &why));
+        add(Effect::Ignored, why.collect());
         add(Effect::None, missing_bases(&params));
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
@@ -227,24 +231,20 @@ fn readable_password(params: &Params) -> Option<Problem> {
     (mode & OTHERS_READ != 0).then(|| problem(origin, param::LOG_DB_PASS.info().name, &why))
 }
 
-/// Groups in use that no node of the job has, where its nodes are known.
-fn groups_without_nodes(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
-    let nodes =
-        params.get(&param::NODELIST).and_then(|list| hostlist::expand(&list).ok()).unwrap_or_default();
+/// What is to be said of the nodes of a job that lack a group in use: `SCR_Init` fails on them.
+pub(crate) fn nodes_without_groups(descriptors: &Descriptors, nodes: &[String]) -> Vec<String> {
     let used = descriptors.redundancy.all().into_iter().map(|redundancy| &redundancy.group);
-    let mut used: Vec<_> = used.chain(descriptors.stores.iter().map(|store| &store.group)).collect();
-    used.sort();
-    used.dedup();
-    used.retain(|group| {
-        let is_missing = |node: &String| descriptors.groups.value(group, node, Rank(0)).is_err();
-        let is_described = *group != NODE && *group != WORLD && descriptors.groups.has(group);
-        !nodes.is_empty() && is_described && nodes.iter().all(is_missing)
-    });
-    let origin = params.origin(&param::NODELIST);
+    let used: BTreeSet<_> = used.chain(descriptors.enabled().map(|store| &store.group)).collect();
     let why = |group: &String| {
-        format!("none of these nodes is in the group {group}, which is in use; add GROUPS lines for them")
+        let is_missing = |node: &&String| descriptors.groups.value(group, node, Rank(0)).is_err();
+        let missing: Vec<_> = nodes.iter().filter(is_missing).cloned().collect();
+        let nodes = hostlist::compress(&missing);
+        (!missing.is_empty()).then(|| {
+            format!("{nodes} has no {group}, a group in use: SCR_Init fails there; add GROUPS={nodes} {group}=value")
+        })
     };
-    used.into_iter().map(|group| problem(origin, param::NODELIST.info().name, &why(group))).collect()
+    // One that is not defined at all is said elsewhere.
+    used.into_iter().filter(|group| descriptors.groups.has(group)).filter_map(why).collect()
 }
 
 /// Base folders that a file sets and that are not there: they may be on the nodes.

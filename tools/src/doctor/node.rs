@@ -6,6 +6,7 @@
 use super::installation::libraries;
 use super::Verdict::{Bad, Good, Note};
 use super::{answer_of, network, Check};
+use crate::config::nodes_without_groups;
 use crate::machine::{check_store, command_here, print_answer, Allocation, Limit};
 use crate::prelude::*;
 use rustix::fs::statvfs;
@@ -84,7 +85,12 @@ pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> 
     let before = environment::now(env);
     let answers = allocation.on_nodes().run(&allocation.nodes, &command, Limit::Total(TIMEOUT));
     let (after, own) = (environment::now(env), library(env));
-    let (mut checks, mut reached) = (Vec::new(), Vec::new());
+    // What SCR_NODELIST names is among the settings.
+    let named =
+        params.get(&param::NODELIST).is_none().then(|| environment::descriptors(params).ok()).flatten();
+    let without = named.iter().flat_map(|descriptors| nodes_without_groups(descriptors, &allocation.nodes));
+    let mut checks: Vec<_> = without.map(|text| Check::new(Bad, "groups", text)).collect();
+    let mut reached = Vec::new();
     for (node, answer) in allocation.nodes.iter().zip(answers) {
         let subject = format!("node {node}");
         checks.extend(match answer_of(answer) {

@@ -236,7 +236,11 @@ fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
         ("SCR_CACHE_SIZE=2", "SCR_CACHE_SIZE: it has no effect while SCR_CACHE_BYPASS is not 0"),
         (
             "SCR_NODELIST=n[1-2]\nSCR_GROUP=POWER\nGROUPS=m1 POWER=psu1",
-            "SCR_NODELIST: none of these nodes is in the group POWER",
+            "SCR_NODELIST: n[1-2] has no POWER, a group in use: SCR_Init fails there; add GROUPS=n[1-2] POWER=value",
+        ),
+        (
+            "SCR_NODELIST=m[1-2]\nSCR_GROUP=POWER\nGROUPS=m1 POWER=psu1",
+            "SCR_NODELIST: m2 has no POWER, a group in use: SCR_Init fails there; add GROUPS=m2 POWER=value",
         ),
     ] {
         let file = scr.write("my.conf", settings);
@@ -247,7 +251,7 @@ fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
     }
     for settings in [
         "SCR_COPY_TYPE=RS\nSCR_CACHE_SIZE=2\nSCR_CACHE_BYPASS=0",
-        "SCR_NODELIST=m[1-2]\nSCR_GROUP=POWER\nGROUPS=m1 POWER=psu1",
+        "SCR_NODELIST=m[1-2]\nSCR_GROUP=POWER\nGROUPS=m[1-2] POWER=psu1",
         &format!("SCR_CACHE_BASE={}", scr.path("").display()),
     ] {
         let file = scr.write("my.conf", settings);

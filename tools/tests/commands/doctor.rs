@@ -137,6 +137,18 @@ fn every_node_of_the_allocation_is_compared() {
     for node in ["node a", "node b"] {
         assert!(has_line(&output, "good", &format!("{node}  ")), "{}", out(&output));
     }
+    // All was said to be good, and every job ended in `SCR_Init'.
+    let file = scr.write("groups", "a POWER=psu1\n");
+    let grouped = [("SCR_GROUP", "POWER"), ("SCR_GROUPS_FILE", file.to_str().unwrap())];
+    let listed = [grouped.as_slice(), &[("SCR_NODELIST", "a,b")]].concat();
+    let output = doctor(&scr, &[], &[job.as_slice(), &grouped].concat());
+    assert!(code(&output) == 1 && has_line(&output, "BAD", "groups    b has no POWER"), "{}", out(&output));
+    let output = doctor(&scr, &[], &listed);
+    assert!(
+        code(&output) == 1 && has_line(&output, "BAD", "SCR_NODELIST: b has no POWER"),
+        "{}",
+        out(&output)
+    );
     for (script, words) in [
         ("exit 3", "cannot be reached"),
         (
