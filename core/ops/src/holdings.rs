@@ -30,6 +30,8 @@ pub struct Held {
     pub copy: Copy,
     /// How many ranks' parts are lost there.
     pub lost: usize,
+    /// Why nobody can say what losses that copy survives, though it is whole.
+    pub survival_unknown: Option<String>,
     /// Whether the flush file or the index has it, and not the nodes alone.
     pub is_listed: bool,
     /// Whether the prefix directory has it whole, and no run restarts from it there either.
@@ -119,8 +121,11 @@ pub fn holdings(
         };
         let is_whole = |index: &Index| index.is_whole(entry.id, &entry.name);
         let is_refused_there = copy == Copy::Refused && index.is_some_and(is_whole);
-        let lost = found.and_then(|found| found.of(entry.id)).map_or(0, |found| found.lost.len());
-        Some(Held { copy, lost, is_listed: listed.entry(entry.id).is_some(), is_refused_there, entry })
+        let seen = found.and_then(|found| found.of(entry.id));
+        let lost = seen.map_or(0, |seen| seen.lost.len());
+        let survival_unknown = seen.and_then(|seen| seen.survival_unknown.clone());
+        let is_listed = listed.entry(entry.id).is_some();
+        Some(Held { copy, lost, survival_unknown, is_listed, is_refused_there, entry })
     };
     all.entries().into_iter().filter_map(held).collect()
 }
@@ -134,7 +139,6 @@ fn copy(entry: &FlushEntry, found: Option<Found<'_>>) -> Copy {
     // The allocation that was asked may have fetched it.
     let may_have = |found: &Found<'_>| is_ours(found) || entry.is_at(Location::Prefix);
     let Some(found) = found.filter(may_have) else { return recorded() };
-    let user = &entry.dataset.user;
     let lost = match found.of(entry.id) {
         Some(seen) if seen.is_refused => return Copy::Refused,
         Some(seen) if seen.is_whole() => return Copy::Whole,
@@ -142,12 +146,18 @@ fn copy(entry: &FlushEntry, found: Option<Found<'_>>) -> Copy {
         Some(seen) => seen.kept.damage.clone().unwrap_or_default(),
         None if !is_ours(&found) => return Copy::None,
         None if entry.in_cache.bypass => return recorded(),
-        None if !user.is_empty() && user != found.user => {
-            return Copy::Unknown(format!("it is in the cache of {user}"));
-        }
-        None => "no node that answers has any part of it".to_owned(),
+        None => match of_another(entry, found.user) {
+            Some(why) => return Copy::Unknown(why),
+            None => "no node that answers has any part of it".to_owned(),
+        },
     };
     found.silent.map_or(Copy::Lost(lost), |silent| Copy::Unknown(silent.to_owned()))
+}
+
+/// Why this user sees no part of a dataset in cache: the caches of another one have it.
+pub fn of_another(dataset: &DatasetDescriptor, user: &str) -> Option<String> {
+    let owner = &dataset.user;
+    (!owner.is_empty() && owner != user).then(|| format!("it is in the cache of {owner}"))
 }
 
 /// C SCR may list a dataset without a description.
@@ -172,7 +182,7 @@ impl Held {
     /// The copy of it in the prefix directory.
     #[must_use]
     pub fn in_prefix(&self) -> Self {
-        let mut held = Self { copy: Copy::None, lost: 0, ..self.clone() };
+        let mut held = Self { copy: Copy::None, lost: 0, survival_unknown: None, ..self.clone() };
         held.entry.in_cache = InCache { survives: Some(Survives::All), ..InCache::default() };
         held
     }
@@ -185,11 +195,12 @@ impl Held {
 
     /// Where it is, and whether it can be made whole there.
     pub fn in_words(&self) -> String {
-        let cache = match &self.copy {
-            Copy::Whole if self.lost > 0 => format!("in cache{}", self.losses_in_words()),
-            Copy::None | Copy::Whole => return self.holding().in_words(),
-            Copy::Refused => "refused by the application, in cache".to_owned(),
-            copy => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
+        let cache = match (&self.copy, &self.survival_unknown) {
+            (Copy::Whole, Some(why)) => format!("in cache, and it is not known what loss it survives: {why}"),
+            (Copy::Whole, _) if self.lost > 0 => format!("in cache{}", self.losses_in_words()),
+            (Copy::None | Copy::Whole, _) => return self.holding().in_words(),
+            (Copy::Refused, _) => "refused by the application, in cache".to_owned(),
+            (copy, _) => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
         };
         format!("{cache}, {}", self.holding().prefix.in_words())
     }

@@ -73,6 +73,8 @@ pub struct Inspected {
     pub is_refused: bool,
     /// Why nobody can say whether it can be made whole: its scheme is not at hand.
     pub unknown: Option<String>,
+    /// Why nobody can say what losses it survives, though it is whole: its scheme is not at hand.
+    pub survival_unknown: Option<String>,
 }
 
 impl Inspected {
@@ -200,7 +202,11 @@ impl Dataset {
             losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
         let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
         let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
-        let mut unknown = None;
+        let (mut unknown, mut survival_unknown) = (None, None);
+        let without_plugin = |error: PluginLoadError| {
+            let (name, error) = (&any.protection.scheme, scr_base::describe(&error));
+            format!("the plugin of the scheme {name} cannot be loaded: {error}")
+        };
         let beyond_repair = if state.is_unfinished(any.ranks()) {
             Some("it was never complete, and the next run removes it".to_owned())
         } else if state.refused {
@@ -211,8 +217,7 @@ impl Dataset {
             let wrong = found.iter().filter(|(_, part)| part.is_wrong).map(|(_, part)| part.map.record.rank);
             let wrong: BTreeSet<Rank> = wrong.filter(|rank| losses.contains_key(rank)).collect();
             let why = why_beyond_repair(scan, &losses, plugins).unwrap_or_else(|error| {
-                let (name, error) = (&any.protection.scheme, scr_base::describe(&error));
-                unknown = Some(format!("the plugin of the scheme {name} cannot be loaded: {error}"));
+                unknown = Some(without_plugin(error));
                 None
             });
             why.map(|why| match wrong.is_empty() {
@@ -235,13 +240,17 @@ impl Dataset {
                 survives: match is_local {
                     _ if !is_whole => None,
                     true => Some(Survives::Nodes(0)),
-                    false => survives(scan, found, nodes, plugins),
+                    false => survives(scan, found, nodes, plugins).unwrap_or_else(|error| {
+                        survival_unknown = Some(without_plugin(error));
+                        None
+                    }),
                 },
                 ..InCache::default()
             },
             lost: lost.iter().map(|rank| rank.0).collect(),
             is_refused: state.refused,
             unknown,
+            survival_unknown,
         })
     }
 }
@@ -282,12 +291,20 @@ fn why_beyond_repair(
     }))
 }
 
-/// How many nodes may be lost besides. `None` if the scheme cannot be asked.
-fn survives(scan: &Scan, found: &[(usize, Part)], nodes: usize, plugins: &PluginHost) -> Option<Survives> {
+/// How many nodes may be lost besides.
+///
+/// # Errors
+/// Its scheme cannot be asked.
+fn survives(
+    scan: &Scan,
+    found: &[(usize, Part)],
+    nodes: usize,
+    plugins: &PluginHost,
+) -> Result<Option<Survives>, PluginLoadError> {
     if scan.any.protection.bypass {
-        return Some(Survives::All);
+        return Ok(Some(Survives::All));
     }
-    let scheme = load(scan, plugins).ok()?;
+    let scheme = load(scan, plugins)?;
     let mut holders: BTreeMap<Rank, BTreeSet<usize>> = BTreeMap::new();
     for (node, part) in found.iter().filter(|(_, part)| part.lost.is_none()) {
         holders.entry(part.map.record.rank).or_default().insert(*node);
@@ -303,7 +320,7 @@ fn survives(scan: &Scan, found: &[(usize, Part)], nodes: usize, plugins: &Plugin
         let members: Vec<_> = set.iter().map(holders_of).collect();
         Survives::of_set(&members, scheme.losses_survived(size).unwrap_or(0))
     });
-    survived.min()
+    Ok(survived.min())
 }
 
 fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, PluginLoadError> {

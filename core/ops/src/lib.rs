@@ -36,7 +36,7 @@ pub use deleting::delete_dataset;
 pub use dropping::{drop_dataset, drop_later, Dropped};
 pub use error::OpsError;
 pub use extract::{extract, Extracted};
-pub use holdings::{holdings, Copy, Found, Held};
+pub use holdings::{holdings, of_another, Copy, Found, Held};
 pub use import::{Import, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 

@@ -33,7 +33,14 @@ fn states() -> Vec<Held> {
                     replaced_by: is_replaced.then_some(99),
                     in_cache: InCache::default(),
                 };
-                Held { entry, copy, lost: 0, is_listed: true, is_refused_there: false }
+                Held {
+                    entry,
+                    copy,
+                    lost: 0,
+                    survival_unknown: None,
+                    is_listed: true,
+                    is_refused_there: false,
+                }
             };
             all.extend([Copy::None, Copy::Whole].map(|copy| held(copy, true, false)));
             let unsaved = [Some(Copy::Whole), Some(lost()), checkpoint.then_some(Copy::Refused)];

@@ -155,8 +155,14 @@ mod tests {
         // In bypass mode: nothing of them is on a node.
         flush.record_in_cache(&dataset(12), &InCache { bypass: true, ..InCache::default() });
         flush.record_in_cache(&dataset(30), &InCache { bypass: true, ..InCache::default() });
-        let held =
-            |entry| Held { entry, copy: Copy::Whole, lost: 0, is_listed: true, is_refused_there: false };
+        let held = |entry| Held {
+            entry,
+            copy: Copy::Whole,
+            lost: 0,
+            survival_unknown: None,
+            is_listed: true,
+            is_refused_there: false,
+        };
         let known: Vec<_> = flush.entries().into_iter().map(held).collect();
         let rows = rows(&index, &known);
         let expected = "\

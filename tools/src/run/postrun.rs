@@ -14,7 +14,9 @@ use crate::report;
 use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
-use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Found, Inspected, Plan, Saving};
+use scr_ops::{
+    holdings, inspect, is_list_lost, may_lack_entries, of_another, Found, Inspected, Plan, Saving,
+};
 use scr_prefix::{FlushEntry, Location};
 use std::cell::{Cell, OnceCell};
 
@@ -57,7 +59,8 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     environment::hold(&mut env, prefix.dir())?;
     let env = &env;
     let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
-    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun };
+    let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
+    let scavenge = Scavenge { env, prefix: &prefix, user, allocation, nodes, log, has_begun };
     scavenge.end_flushes(are_configured(params) && allocation.wants_agent_steps())?;
     if !params.get(&param::SCAVENGE) {
         warn("SCR_SCAVENGE=0: what the job has left in cache only is not saved");
@@ -65,7 +68,6 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     }
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
     let (found, silent) = if may_lack { scavenge.look() } else { Default::default() };
-    let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
     let found = may_lack.then_some(Found { datasets: &found, user, job_id, silent: None });
     let flush = FlushFile::read_undamaged(&*env.files, &prefix)?;
     // A damaged index is replaced by a new one.
@@ -123,6 +125,7 @@ fn out_of_reach(dataset: &FlushEntry) -> String {
 struct Scavenge<'a> {
     env: &'a Env,
     prefix: &'a Prefix,
+    user: &'a str,
     allocation: &'a Allocation,
     nodes: OnceCell<Vec<String>>,
     log: &'a Log,
@@ -176,6 +179,12 @@ impl Scavenge<'_> {
     /// Saves a dataset and reports how that went. Returns whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, dataset.name_text());
+        let is_seen = || self.look().0.iter().any(|found| found.dataset.id == dataset.id);
+        if let Some(why) = of_another(dataset, self.user).filter(|_| !is_seen()) {
+            let user = &dataset.dataset.user;
+            warn(format_args!("{label} could not be saved: {why}; run this command as {user}"));
+            return false;
+        }
         let nodes = count(self.nodes().len() as u64, "node");
         warn(format_args!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
         self.begin();

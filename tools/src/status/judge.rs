@@ -237,7 +237,14 @@ pub(super) mod tests {
         let kept = InCache { scheme: Some("XOR".to_owned()), survives, ..InCache::default() };
         file.record_in_cache(&dataset, &kept);
         let entry = file.entry(number).unwrap();
-        Held { entry, copy: Copy::Whole, lost: 0, is_listed: true, is_refused_there: false }
+        Held {
+            entry,
+            copy: Copy::Whole,
+            lost: 0,
+            survival_unknown: None,
+            is_listed: true,
+            is_refused_there: false,
+        }
     }
 
     pub(crate) fn run_on(nodes: usize) -> LastRun {

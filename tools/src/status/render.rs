@@ -96,7 +96,10 @@ fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
             (Some(_), Some(newest)) => {
                 format!("not known: {} may be whole", name(&newest.entry.name_text(), NAME))
             }
-            _ => "not known: the job has not recorded it".to_owned(),
+            _ => {
+                let why = judged.newest.and_then(|newest| newest.survival_unknown.as_deref());
+                format!("not known: {}", why.unwrap_or("the job has not recorded it"))
+            }
         },
     }
 }

@@ -162,8 +162,16 @@ fn what_lies_in_the_cache_of_another_user_or_in_a_closed_one_is_not_known() {
         assert_eq!(code(&other), 1, "{}{}", out(&other), err(&other));
         assert_eq!(line(&other, "in cache"), "ckpt.1 is not known: it is in the cache of user1");
         assert_eq!(line(&other, "protected"), "not known: ckpt.1 may be whole");
+        // It said that there was nothing of it, and to drop it.
+        let ended = postrun_of(&job).env("USER", "ann").output().unwrap();
+        let why =
+            "dataset 1 `ckpt.1' could not be saved: it is in the cache of user1; run this command as user1";
+        assert!(code(&ended) == 1 && err(&ended).contains(why), "{}", err(&ended));
+        assert!(!err(&ended).contains("--drop"), "{}", err(&ended));
         give_to(0);
+        expect_saved(&job, &postrun(&job));
     }
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
     for node in [0, 1] {
         let folder = job.node(node).join("user1/scr.defjobid");
         fs::rename(&folder, folder.with_extension("kept")).unwrap();
@@ -173,6 +181,22 @@ fn what_lies_in_the_cache_of_another_user_or_in_a_closed_one_is_not_known() {
     assert_eq!(code(&closed), 1, "{}{}", out(&closed), err(&closed));
     let why = "ckpt.1 is not known: n0 and 1 more could not read all: ";
     assert!(line(&closed, "in cache").starts_with(why), "{}", out(&closed));
+}
+
+/// It said that the job had not recorded it, and that it survives the loss of no node.
+#[test]
+fn without_its_plugin_nobody_can_say_what_loss_a_whole_checkpoint_survives() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    fs::remove_file(job.plugins().join("xor.toml")).unwrap();
+    let seen = status(&job, &[]);
+    let why = "the plugin of the scheme XOR cannot be loaded: ";
+    let protected = line(&seen, "protected");
+    assert!(code(&seen) == 1 && protected.starts_with(&format!("not known: {why}")), "{}", out(&seen));
+    assert!(line(&seen, "in cache").starts_with("ckpt.1, "), "{}", out(&seen));
+    let said = &why_of(&job, &[])[0];
+    let expected = format!("ckpt.1: in cache, and it is not known what loss it survives: {why}");
+    assert!(said.starts_with(&expected) && said.ends_with(", not in the prefix directory"), "{said}");
+    expect_saved(&job, &postrun(&job));
 }
 
 /// It said that all nodes may be lost.
@@ -509,9 +533,15 @@ fn a_checkpoint_that_another_number_of_ranks_wrote_does_not_count() {
 }
 
 fn postrun(job: &FinishedJob) -> Output {
+    postrun_of(job).output().unwrap()
+}
+
+fn postrun_of(job: &FinishedJob) -> Command {
     let hosts = job.path().join("hosts");
     fs::write(&hosts, "n0\nn1\n").unwrap();
-    scr(job).args(["postrun", "--prefix"]).arg(job.prefix()).arg("--hostfile").arg(hosts).output().unwrap()
+    let mut command = scr(job);
+    command.args(["postrun", "--prefix"]).arg(job.prefix()).arg("--hostfile").arg(hosts);
+    command
 }
 
 fn expect_saved(job: &FinishedJob, ended: &Output) {
