@@ -103,7 +103,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
-                Some(in_use) => Some(in_use.why.clone()),
+                Some((why, _)) => Some(why.clone()),
                 None => remove(&folder, args).err().map(|error| format!("{error:#}")),
             };
             is_done &= kept.is_none() || in_use.is_some() && args.dead;
