@@ -57,7 +57,7 @@ fn locks(env: &Env, folder: &Path) -> Vec<Check> {
 fn formats(files: &dyn Files, prefix: &Prefix) -> Vec<Check> {
     let ledger = LedgerDir::new(files, prefix);
     let (index, ids) = (ledger.index_as_it_is(), ledger.next_id());
-    let entries = index.as_ref().map(|index| index.entries()).unwrap_or_default();
+    let entries = index.as_ref().map(scr_prefix::Index::entries).unwrap_or_default();
     let summaries = entries.iter().filter_map(|entry| Summary::read(files, prefix, entry.id).err());
     let faults = index.err().into_iter().chain(ids.err()).chain(summaries);
     faults.map(|fault| Check::new(Bad, SUBJECT, describe(&fault))).collect()
