@@ -147,11 +147,11 @@ impl Session {
         let cached = self.restart.checkpoint(&self.cache).map(|cached| &cached.record);
         let of_others = |record: &&RankRecord| record.dataset.ranks != Some(self.job.comm.size());
         let Some((listed, record)) = listed.zip(cached.filter(of_others)) else { return Ok(()) };
-        let [asked] = all_reduce(&*self.job.comm, [meant.count() as u64], Op::Sum)?;
-        if asked < listed.count() as u64 {
+        let [asked] = all_reduce(&*self.job.comm, [meant.paths.len() as u64], Op::Sum)?;
+        if asked < listed.files.len() as u64 {
             self.job.report.warn(&format!(
                 "the ranks have asked for {asked} of the {} files of {}: what else another number of ranks wrote is not read",
-                listed.count(),
+                listed.files.len(),
                 record.label()
             ));
         }

@@ -28,11 +28,11 @@ use std::path::{Path, PathBuf};
 /// The files of all ranks of a dataset.
 pub(super) struct Listed {
     by_rank: Vec<Vec<PrefixFile>>,
-    files: BTreeMap<FileName, ListedFile>,
+    pub(super) files: BTreeMap<FileName, ListedFile>,
 }
 
 /// The length and the checksum of a file, where those are known, and where it lies.
-struct ListedFile {
+pub(super) struct ListedFile {
     bytes: Option<u64>,
     crc: Option<u32>,
     place: FilePlace,
@@ -51,11 +51,6 @@ enum FilePlace {
 }
 
 impl Listed {
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.files.len()
-    }
-
     fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
         let listed = |PrefixFile { name, bytes, crc }: PrefixFile| {
             (name, ListedFile { bytes, crc, place: FilePlace::InPrefix })

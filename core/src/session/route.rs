@@ -214,18 +214,13 @@ const NUMBER: u8 = 0;
 #[derive(Default)]
 pub(super) struct MeantPaths {
     /// For each name the path that is meant, if that is not the file of this name below the prefix directory.
-    paths: BTreeMap<FileName, Option<PathBuf>>,
+    pub(super) paths: BTreeMap<FileName, Option<PathBuf>>,
 }
 
 /// How many ranks mean paths below the prefix directory, the same below the folder in which all ranks began, and others.
 pub(super) type Kinds = [u64; 3];
 
 impl MeantPaths {
-    /// How many names there are.
-    pub(super) fn count(&self) -> usize {
-        self.paths.len()
-    }
-
     /// Records that this rank means `path` by what is the file `name` below the prefix directory. Local.
     ///
     /// # Errors

@@ -142,7 +142,11 @@ fn every_node_of_the_allocation_is_compared() {
     let grouped = [("SCR_GROUP", "POWER"), ("SCR_GROUPS_FILE", file.to_str().unwrap())];
     let listed = [grouped.as_slice(), &[("SCR_NODELIST", "a,b")]].concat();
     let output = doctor(&scr, &[], &[job.as_slice(), &grouped].concat());
-    assert!(code(&output) == 1 && has_line(&output, "BAD", "groups    b has no POWER"), "{}", out(&output));
+    assert!(
+        code(&output) == 1 && has_line(&output, "BAD", "b has no POWER, a group in use"),
+        "{}",
+        out(&output)
+    );
     let output = doctor(&scr, &[], &listed);
     assert!(
         code(&output) == 1 && has_line(&output, "BAD", "SCR_NODELIST: b has no POWER"),

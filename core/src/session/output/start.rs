@@ -52,9 +52,7 @@ impl Session {
         let store = self.cache.store_index(&descriptor.store);
         let crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
         let agreed = wanted.agree(&self.job, crowded.is_some())?;
-        if flags.checkpoint {
-            self.expect_restarted()?;
-        }
+        self.expect_restarted(flags)?;
         self.mend(agreed.changed)?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
@@ -105,18 +103,18 @@ impl Session {
     ///
     /// # Errors
     /// It has not, and the user wants no such run. The same on all ranks.
-    fn expect_restarted(&self) -> Result<(), Error> {
-        let Some(checkpoint) = self.restart.untouched() else { return Ok(()) };
+    fn expect_restarted(&self, flags: OutputFlags) -> Result<(), Error> {
+        let Some(checkpoint) = self.restart.untouched().filter(|_| flags.checkpoint) else { return Ok(()) };
         let what = format!(
             "the application begins to write, and has not read `{}', which it could restart from: it has to call SCR_Have_restart \
-             and SCR_Start_restart before it reads",
+             and SCR_Start_restart before it reads; SCR_REQUIRE_RESTART=1 makes that an error",
             checkpoint.name_text()
         );
         if self.job.params.get(&param::REQUIRE_RESTART) {
-            return Err(Error::Refused(format!("{what}; with SCR_REQUIRE_RESTART=1 that is an error")));
+            return Err(Error::Refused(what));
         }
         if self.job.is_news(Said::Unasked) {
-            self.job.report.warn(&format!("{what}; SCR_REQUIRE_RESTART=1 makes that an error"));
+            self.job.report.warn(&what);
         }
         Ok(())
     }
