@@ -41,7 +41,7 @@ impl Table {
     }
 
     /// The table in this width.
-    fn layout(&self, limit: usize) -> String {
+    pub(crate) fn layout(&self, limit: usize) -> String {
         if self.rows.len() <= usize::from(self.has_head) {
             return String::new();
         }

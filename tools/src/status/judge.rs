@@ -1,7 +1,6 @@
 //! Conclusions from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
 
 use super::gather::{created, Facts, State};
-use super::render::name;
 use crate::output::count;
 use scr_comm::placement::Survives;
 use scr_config::descriptor::protects;
@@ -179,7 +178,7 @@ fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
 fn lost_parts(facts: &Facts, parts: usize) -> String {
     let parts = count(parts as u64, "part");
     match facts.nodes.as_ref().and_then(|nodes| nodes.silent.first()) {
-        Some((node, _)) => format!("{parts} not known, as {} does not answer", name(node, 20)),
+        Some((node, _)) => format!("{parts} not known, as {node} does not answer"),
         None => format!("{parts} already lost"),
     }
 }

@@ -1,4 +1,4 @@
-//! `scr status`: how a job is doing, in at most twelve lines: whether it is protected, and what a failure would cost now. It
+//! `scr status`: how a job is doing, in at most twelve rows: whether it is protected, and what a failure would cost now. It
 //! works for a job that runs, has died or has finished.
 //!
 //! - `gather`: the facts, from the files of the prefix directory and from the nodes
@@ -14,6 +14,7 @@ mod render;
 
 use crate::prelude::*;
 use crate::run::{JobArgs, PlacedJob};
+use crate::table::output_columns;
 use gather::Facts;
 use judge::{Badness, Judged};
 use scr_base::parallel::at_a_time;
@@ -113,6 +114,6 @@ fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result
         print("\x1b[H\x1b[2J")?;
     }
     let why = facts.why.iter().filter(|_| args.why).map(|line| on_one_line(line) + "\n");
-    let text = render::text(facts, judged) + &why.collect::<String>();
+    let text = render::text(facts, judged, output_columns()) + &why.collect::<String>();
     show(args.json, render::json(facts, judged), text, judged.is_safe())
 }

@@ -1,5 +1,4 @@
-//! The status of a job as text and as JSON. The text has at most twelve lines of at most eighty columns, and some
-//! more for the last error, and below them in full why a node has not answered, if that does not fit.
+//! The status of a job as text and as JSON. The text is a table of one row for each fact, at most twelve, and no row is cut.
 
 use super::gather::{created, Facts, State};
 use super::judge::{Cost, Judged, Protection};
@@ -10,12 +9,11 @@ use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
 use scr_ops::{Copy, Held};
 use scr_prefix::{HaltDue, LastRun};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The text.
-pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
-    let mut lines = vec![first_line(facts)];
-    let mut add = |label: &str, text: String| lines.push(format!("{label:LABEL$}{text}"));
+/// The text in lines of so many columns.
+pub(super) fn text(facts: &Facts, judged: &Judged<'_>, columns: usize) -> String {
+    let mut rows = Vec::new();
+    let mut add = |label: &str, text: String| rows.push([format!("{label:LABEL$}"), text]);
     add("protected", protection(facts, judged));
     add("in cache", in_cache(facts));
     let in_prefix = match &facts.saved {
@@ -26,46 +24,34 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     };
     add("in prefix", in_prefix);
     let one = Vec::from_iter::<Option<String>>;
-    let reason = facts.run.as_ref().and_then(LastRun::halted_by).map(on_one_line);
+    let reason = facts.run.as_ref().and_then(LastRun::halted_by).map(str::to_owned);
     for (label, texts) in [
         ("lost with", costs(facts, judged)),
         (if facts.state.may_run() { "flushing" } else { "unfinished" }, one(flushes(facts))),
         ("reason", one(reason.clone())),
         ("room", one(room(facts).filter(|_| reason.is_none()))),
         ("next", one(next(facts, judged))),
-        ("last error", last_error(facts)),
+        ("last error", one(last_error(facts))),
         ("as of", vec![as_of(facts)]),
     ] {
         for (place, text) in texts.into_iter().enumerate() {
             add(if place == 0 { label } else { "" }, text);
         }
     }
-    let silent = facts.first_silent().map(|silent| on_one_line(&silent)).unwrap_or_default();
-    let mut below = Vec::new();
-    if let Some(last) = lines.last_mut().filter(|_| !silent.is_empty()) {
-        match last.width() + 2 + silent.width() <= COLUMNS {
-            true => *last += &format!("; {silent}"),
-            false => below = wrap(&silent, COLUMNS - LABEL),
-        }
-    }
-    let below = below.iter().map(|line| format!("{:LABEL$}{line}\n", ""));
-    lines.iter().map(|line| shortened(line, COLUMNS) + "\n").chain(below).collect()
+    wrap(&first_line(facts), columns).join("\n") + "\n" + &Table::of(&[], rows).layout(columns)
 }
 
-const COLUMNS: usize = 80;
 /// The columns of a label.
-const LABEL: usize = 12;
-/// The columns that a name may have.
-const NAME: usize = 32;
-/// The columns of a note, on several lines.
-const NOTE: usize = 3 * (COLUMNS - LABEL);
+const LABEL: usize = 10;
+/// How many nodes are named that have little room.
+const NODES: usize = 4;
 
 fn first_line(facts: &Facts) -> String {
     let run = facts.run.as_ref();
     let of = run.map_or_else(String::new, |run| {
         format!("{} on {}", count(run.ranks.into(), "rank"), count(run.nodes.len() as u64, "node"))
     });
-    let job = run.map_or_else(|| "a job".to_owned(), |run| format!("job {}", name(&run.job_id, 20)));
+    let job = run.map_or_else(|| "a job".to_owned(), |run| format!("job {}", run.job_id));
     let time = run.map_or_else(String::new, |run| ago(facts, run.began));
     let state = match (facts.state, run) {
         (State::Running, None) => "a job runs".to_owned(),
@@ -76,8 +62,7 @@ fn first_line(facts: &Facts) -> String {
         (State::NoRun, _) => "no job runs".to_owned(),
         (State::Unknown, _) => format!("it is not known here whether {job} runs"),
     };
-    let room = COLUMNS.saturating_sub(state.width() + 2);
-    format!("{}: {state}", end_of(&on_one_line(&facts.prefix), room))
+    on_one_line(&format!("{}: {state}", facts.prefix))
 }
 
 fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
@@ -94,7 +79,7 @@ fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
         Protection::Unknown => match (&facts.nodes, &facts.unusable) {
             (Some(nodes), _) if nodes.room.is_empty() => "not known: no node answers".to_owned(),
             (Some(_), Some(newest)) => {
-                format!("not known: {} may be whole", name(&newest.entry.name_text(), NAME))
+                format!("not known: {} may be whole", newest.entry.name_text())
             }
             _ => {
                 let why = judged.newest.and_then(|newest| newest.survival_unknown.as_deref());
@@ -108,7 +93,7 @@ fn in_cache(facts: &Facts) -> String {
     match (facts.cached.first(), &facts.unusable) {
         (_, Some(newest)) => {
             let (state, why) = newest.copy.in_words();
-            format!("{} is {state}: {}", name(&newest.entry.name_text(), NAME), on_one_line(why))
+            format!("{} is {state}: {why}", newest.entry.name_text())
         }
         (None, None) if facts.is_bypass => {
             "nothing: checkpoints go straight to the prefix directory".to_owned()
@@ -127,26 +112,23 @@ fn of_others(facts: &Facts, checkpoint: Option<&Held>) -> String {
     let ranks = |of: Option<u32>| of.map_or_else(|| "other".to_owned(), |ranks| ranks.to_string());
     let own = facts.run.as_ref().map(|run| run.ranks);
     checkpoint.map_or_else(String::new, |other| {
-        let (own, name, of) =
-            (ranks(own), name(&other.entry.name_text(), NAME), ranks(other.entry.dataset.ranks));
-        format!(" for {own} ranks: {name} is of {of}")
+        let (own, of) = (ranks(own), ranks(other.entry.dataset.ranks));
+        format!(" for {own} ranks: {} is of {of}", other.entry.name_text())
     })
 }
 
 fn checkpoint(facts: &Facts, checkpoint: &Held) -> String {
     let age = created(checkpoint).map(|created| format!(", {} old", ago(facts, created)));
     let size = checkpoint.entry.dataset.bytes.map(|bytes| format!(", {}", amount(bytes)));
-    let parts = [Some(name(&checkpoint.entry.name_text(), NAME)), age, size];
+    let parts = [Some(checkpoint.entry.name_text()), age, size];
     parts.into_iter().flatten().collect()
 }
 
 /// The job in a line among others: its id, how it stands, what it is protected against, what may be lost next, and where it runs.
 pub(super) fn row(facts: &Facts, judged: &Judged<'_>) -> [String; 5] {
-    let job = facts.run.as_ref().map_or_else(String::new, |run| name(&run.job_id, NAME));
+    let job = facts.run.as_ref().map(|run| run.job_id.clone()).unwrap_or_default();
     let state = json!(facts.state).as_str().unwrap_or_default().to_owned();
-    let cost = judged.next_cost(facts);
-    let back_to = cost.back_to.map(|back_to| name(&back_to.entry.name_text(), NAME)).unwrap_or_default();
-    let cost = cost_of(facts, judged, cost) + &back_to;
+    let cost = cost_of(facts, judged, judged.next_cost(facts));
     [job, state, protection(facts, judged), cost, facts.prefix.clone()]
 }
 
@@ -163,43 +145,46 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
     let line = |(losses, cost): (Vec<&str>, &Cost<'_>)| {
         let losses =
             if losses.len() == judged.costs.len() { "1 node or more".to_owned() } else { losses.join(", ") };
-        let start = format!("{losses}: {}", cost_of(facts, judged, cost));
-        // A name that is too long takes nothing else away.
-        let room = COLUMNS.saturating_sub(LABEL + start.width());
-        cost.back_to
-            .map_or_else(|| start.clone(), |back_to| start.clone() + &name(&back_to.entry.name_text(), room))
+        format!("{losses}: {}", cost_of(facts, judged, cost))
     };
     groups.into_iter().map(line).collect()
 }
 
-/// The cost of a loss in words, up to the name of the checkpoint.
+/// The cost of a loss in words.
 fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
     if !cost.known {
         return "not known".to_owned();
     }
-    if cost.back_to.is_none() && facts.is_index_unread {
-        return "not known, as the index cannot be read".to_owned();
-    }
-    if cost.back_to.is_none() {
+    let Some(back_to) = cost.back_to else {
+        if facts.is_index_unread {
+            return "not known, as the index cannot be read".to_owned();
+        }
         let is_other = facts.of_others.iter().any(Option::is_some);
         let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
         return format!("all work, as no checkpoint{} is left", of.unwrap_or_default());
-    }
-    if !facts.state.may_run() && cost.back_to == judged.newest {
-        return "nothing more, back to ".to_owned();
-    }
+    };
     let time = cost.seconds.map_or_else(|| "the work since then".to_owned(), seconds);
-    match cost.checkpoints {
-        None | Some(0) => format!("{time}, back to "),
-        Some(many) => format!("{time}, {}, back to ", count(many, "checkpoint")),
-    }
+    let lost = match cost.checkpoints {
+        _ if !facts.state.may_run() && cost.back_to == judged.newest => "nothing more".to_owned(),
+        None | Some(0) => time,
+        Some(many) => format!("{time}, {}", count(many, "checkpoint")),
+    };
+    format!("{lost}, back to {}", back_to.entry.name_text())
 }
 
 fn flushes(facts: &Facts) -> Option<String> {
     let (first, others) = facts.flushes.split_first()?;
-    let more = if others.is_empty() { String::new() } else { format!("; {} more", others.len()) };
-    let name = name(&first.dataset.name_text(), NAME);
-    Some(format!("{name}: {}{more}", progress(facts, first)))
+    let name = first.dataset.name_text();
+    Some(format!("{name}: {}{}", progress(facts, first), more("; ", others)))
+}
+
+/// How many others there are, if there are any.
+fn more<T>(between: &str, others: &[T]) -> String {
+    if others.is_empty() {
+        String::new()
+    } else {
+        format!("{between}{} more", others.len())
+    }
 }
 
 /// Once the job has died or finished, only a transport that outlives it goes on, and nobody says at which rate.
@@ -231,15 +216,10 @@ fn rest(facts: &Facts, flush: &FlushUnderWay) -> Option<(u64, Duration)> {
 /// The nodes with the least room.
 fn room(facts: &Facts) -> Option<String> {
     let nodes = facts.nodes.as_ref()?.room.iter();
-    let known = nodes.filter_map(|(node, room)| Some(format!("{} {}", name(node, NAME), amount((*room)?))));
-    let known: Vec<_> = known.collect();
-    let text = |shown: usize| match known.len() - shown {
-        0 => known.join(", "),
-        others => format!("{}, {others} more", known[..shown].join(", ")),
-    };
-    let fits = |shown: &usize| LABEL + text(*shown).width() <= COLUMNS;
-    let shown = (1..=known.len().min(COLUMNS)).rev().find(fits);
-    (!known.is_empty()).then(|| text(shown.unwrap_or(1)))
+    let known: Vec<_> =
+        nodes.filter_map(|(node, room)| Some(format!("{node} {}", amount((*room)?)))).collect();
+    let (shown, others) = known.split_at(known.len().min(NODES));
+    (!shown.is_empty()).then(|| shown.join(", ") + &more(", ", others))
 }
 
 fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
@@ -268,25 +248,22 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
 fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     let is_lost = facts.unusable.as_ref().is_some_and(|held| matches!(held.copy, Copy::Lost(_)));
     let is_due = is_lost && matches!(facts.state, State::Died | State::Stopped) && !facts.is_index_unread;
-    let to = judged.newest.map(|to| format!("a run restarts from {}", name(&to.entry.name_text(), NAME)));
+    let to = judged.newest.map(|to| format!("a run restarts from {}", to.entry.name_text()));
     is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
 }
 
 /// The first of the names, and how many more.
 fn named(names: &[String]) -> Option<String> {
     let (first, others) = names.split_first()?;
-    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-    Some(name(first, NAME) + &more)
+    Some(first.clone() + &more(" and ", others))
 }
 
-/// The cause stands last in a note.
-fn last_error(facts: &Facts) -> Vec<String> {
-    let Some(error) = &facts.last_error else { return Vec::new() };
+fn last_error(facts: &Facts) -> Option<String> {
+    let error = facts.last_error.as_ref()?;
     let time = i64::try_from(error.micros / 1_000_000).unwrap_or(i64::MAX);
-    let dataset = error.dataset_name.as_ref().map(|dataset| format!(" {}", name(dataset, 20)));
-    let note = error.note.as_ref().map(|note| format!(": {}", end_of(&on_one_line(note), NOTE)));
-    let (dataset, note) = (dataset.unwrap_or_default(), note.unwrap_or_default());
-    wrap(&format!("{} ago, {}{dataset}{note}", ago(facts, time), error.name), COLUMNS - LABEL)
+    let dataset = error.dataset_name.as_ref().map(|dataset| format!(" {dataset}")).unwrap_or_default();
+    let note = error.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    Some(format!("{} ago, {}{dataset}{note}", ago(facts, time), error.name))
 }
 
 /// How new all of this is, and who says so.
@@ -296,9 +273,10 @@ fn as_of(facts: &Facts) -> String {
         format!("{}, in the prefix directory", age.unwrap_or_else(|| "now".to_owned()))
     };
     let Some(nodes) = &facts.nodes else { return format!("{}; no node was asked", recorded()) };
-    match nodes.room.len() {
-        0 => recorded(),
-        many => format!("now, on {}", count(many as u64, "node")),
+    let silent = facts.first_silent().map(|silent| format!("; {silent}")).unwrap_or_default();
+    match nodes.room.len() as u64 {
+        0 => recorded() + &silent,
+        many => format!("now, on {}{silent}", count(many, "node")),
     }
 }
 
@@ -310,33 +288,6 @@ fn ago(facts: &Facts, time: i64) -> String {
 fn seconds(seconds: i64) -> String {
     span(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
-
-/// A name on one line, and in not too many columns.
-pub(super) fn name(text: &str, columns: usize) -> String {
-    shortened(&on_one_line(text), columns)
-}
-
-/// The text, or its beginning and dots.
-fn shortened(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
-        return text.to_owned();
-    }
-    let mut left = columns.saturating_sub(DOTS.len());
-    let fits = |letter: &char| {
-        let rest = left.checked_sub(letter.width().unwrap_or(0));
-        left = rest.unwrap_or(0);
-        rest.is_some()
-    };
-    text.chars().take_while(fits).chain(DOTS.chars()).collect()
-}
-
-/// The text, or dots and its end.
-fn end_of(text: &str, columns: usize) -> String {
-    let backwards = |text: &str| text.chars().rev().collect::<String>();
-    backwards(&shortened(&backwards(text), columns))
-}
-
-const DOTS: &str = "...";
 
 /// The answer for programs. Unknown values are null; times are seconds since the epoch.
 pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
@@ -439,7 +390,7 @@ mod tests {
     use scr_prefix::{DatasetDescriptor, HaltReason};
 
     fn shown(facts: &Facts) -> String {
-        text(facts, &Judged::of(facts))
+        text(facts, &Judged::of(facts), 80)
     }
 
     fn flush(name: &[u8], arrived: Option<f64>) -> FlushUnderWay {
@@ -591,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_makes_many_lines_or_more_than_eighty_columns() {
+    fn nothing_makes_many_rows_or_a_line_wider_than_the_terminal() {
         let names =
             ["", "a", "\n\x1b[2J", &"long".repeat(300), &"\u{754c}".repeat(200), &"e\u{301}".repeat(90)];
         let mut kinds = 0;
@@ -614,15 +565,21 @@ mod tests {
                 .chain(&mut facts.saved)
                 .for_each(|it| it.entry.dataset.name = odd.as_bytes().to_vec());
             facts.run.iter_mut().for_each(|run| run.job_id = odd.to_owned());
-            facts.last_error.iter_mut().for_each(|error| error.note = Some(format!("{odd} ").repeat(99)));
+            facts.last_error.iter_mut().for_each(|error| error.note = Some(format!("{odd} ").repeat(9)));
             let room = (0..40).map(|node| (format!("{odd}{node}"), Some(u64::MAX))).collect();
             facts.nodes = Some(Answers { room, silent: vec![(odd.to_owned(), odd.to_owned()); 40] });
+            let rows = text(&facts, &Judged::of(&facts), usize::MAX);
+            assert!(rows.lines().count() <= 12 && !rows.contains("..."), "{rows}");
             let text = shown(&facts);
-            // Below that is why a node does not answer.
-            let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("as of")).collect();
-            assert!(lines.len() <= 16 && text.lines().all(|line| !line.contains(char::is_control)), "{text}");
-            for line in lines {
-                assert!(line.width() <= COLUMNS, "{line}");
+            assert_eq!(
+                text.split_whitespace().collect::<Vec<_>>(),
+                rows.split_whitespace().collect::<Vec<_>>()
+            );
+            for line in text.lines() {
+                // A name or path is on one line, however long it is.
+                let is_one_word = line.chars().skip(12).collect::<String>().split_whitespace().count() <= 1;
+                assert!(line.chars().count() <= 80 || is_one_word, "{line}");
+                assert!(!line.contains(char::is_control), "{line}");
             }
             let json = json(&facts, &Judged::of(&facts));
             assert_eq!(json["costs"].as_array().unwrap().len(), 3);
