@@ -40,6 +40,7 @@ fn label(kind: Kind) -> &'static str {
         Kind::Secret => "secret",
         Kind::Name { .. } => "name",
         Kind::Path => "path",
+        Kind::AbsolutePath => "absolute path",
         Kind::Paths => "paths",
         Kind::Ports => "ports",
     }

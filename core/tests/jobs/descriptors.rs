@@ -359,6 +359,9 @@ fn a_place_that_cannot_be_used_is_not_replaced_by_another() {
         ("SCR_PREFIX", "/new\nline"),
         ("SCR_CACHE_BASE", "/not \u{fffd} UTF-8"),
         ("SCR_CNTL_BASE", "/new\nline"),
+        // Each process had it in its own current folder.
+        ("SCR_CACHE_BASE", "cache"),
+        ("SCR_CNTL_BASE", "./control"),
         ("SCR_JOB_ID", "a/b"),
         ("SCR_USER_NAME", "a/b"),
         ("SCR_CURRENT", "new\nline"),
@@ -376,7 +379,12 @@ fn a_place_that_cannot_be_used_is_not_replaced_by_another() {
         }
         assert!(!world.node("n0").exists(), "{name}");
     }
-    for line in ["SCR_CACHE_BASE=\"/open", "SCR_CACHE_BASE=/two words", "SCR_CACHE_BASE=/a\u{1}b"] {
+    for line in [
+        "SCR_CACHE_BASE=cache",
+        "SCR_CACHE_BASE=\"/open",
+        "SCR_CACHE_BASE=/two words",
+        "SCR_CACHE_BASE=/a\u{1}b",
+    ] {
         let world = World::new(2, 2).unset("SCR_CACHE_BASE");
         std::fs::write(world.prefix().join(".scrconf"), line).unwrap();
         let run = world.try_run(|job| job.err().map(|error| error.to_string()));

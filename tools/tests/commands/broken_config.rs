@@ -64,6 +64,8 @@ const VALUES: &[Case] = &[
         "no facility `LOG_LOCAL9'",
     ),
     ("a logger's level that is none", b"SCR_LOG_SYSLOG_LEVEL=LOUD", 1, "there are LOG_EMERG, LOG_ALERT"),
+    ("a cache wherever a process runs", b"SCR_CACHE_BASE=cache", 1, "`cache', which is not an absolute path"),
+    ("metrics wherever a process runs", b"SCR_METRICS_DIR=metrics", 1, "not an absolute path; it is ignored"),
     ("a variable that is not set", b"SCR_CACHE_BASE=/tmp/$SURELY_NOT_SET", 1, "uses $SURELY_NOT_SET"),
     ("a variable in braces", b"SCR_CACHE_BASE=/tmp/${SURELY_NOT_SET}/x", 1, "uses $SURELY_NOT_SET"),
     ("a value that is itself", b"SCR_CACHE_BASE=$SCR_CACHE_BASE/x", 1, "uses $SCR_CACHE_BASE"),

@@ -53,7 +53,7 @@ pub(crate) fn expand_path(env: &Env, path: &str) -> (String, Vec<String>) {
 /// The same for the value of a parameter of this kind.
 pub(crate) fn expand_as(env: &Env, kind: Kind, text: &str) -> (String, Vec<String>) {
     match kind {
-        Kind::Path => expand_path(env, text),
+        Kind::Path | Kind::AbsolutePath => expand_path(env, text),
         _ => expand(env, text),
     }
 }

@@ -210,7 +210,7 @@ mod tests {
     fn every_parameter_can_be_set_from_every_source_it_allows() {
         for info in TABLE.iter().filter(|info| info.scope != Scope::SystemFile && info.name != "SCR_PREFIX") {
             let text = match info.kind {
-                Kind::Path | Kind::Paths => "/somewhere/else",
+                Kind::Path | Kind::AbsolutePath | Kind::Paths => "/somewhere/else",
                 Kind::Bytes { .. } => "8192",
                 Kind::Bool if info.default == DefaultValue::Text("1") => "0",
                 Kind::Bool => "1",

@@ -153,7 +153,8 @@ impl Problem {
             Cause::Unreadable { .. } => true,
             // An application may pass on a variable that is not always set, except for a place.
             Cause::NothingLeft { name, .. } => {
-                is_irreplaceable(name) && find(name).is_some_and(|info| info.kind == Kind::Path)
+                is_irreplaceable(name)
+                    && find(name).is_some_and(|info| matches!(info.kind, Kind::Path | Kind::AbsolutePath))
             }
             cause => cause.ignored().is_some_and(is_irreplaceable),
         }

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// who gets the password of the database.
 fn names_place(info: &Info) -> bool {
     let named = [table::USER_NAME.info(), table::JOB_ID.info(), table::LOG_DB_HOST.info()];
-    matches!(info.kind, Kind::Path | Kind::Paths) || named.iter().any(|named| named.name == info.name)
+    matches!(info.kind, Kind::Path | Kind::AbsolutePath | Kind::Paths)
+        || named.iter().any(|named| named.name == info.name)
 }
 
 /// Whether the variable of a parameter counts. In a program with more rights than its user, it may not name a place.

@@ -219,9 +219,9 @@ parameters! {
         "Prefix directories of other users, separated by colons, whose settings may name programs and directories.";
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, DefaultValue::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are written and read.";
-    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, text(build::LOCAL_BASE)), Node,
+    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::AbsolutePath, built(build::CNTL_BASE, text(build::LOCAL_BASE)), Node,
         "Base directory of the control directory. Use storage local to the node.";
-    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, text(build::LOCAL_BASE)), Node,
+    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::AbsolutePath, built(build::CACHE_BASE, text(build::LOCAL_BASE)), Node,
         "Base directory of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
         "How many complete datasets to keep in cache.";
@@ -393,7 +393,7 @@ parameters! {
         "A collective call names the ranks that have not made it after so many seconds, and so does an output phase in which ranks of several nodes wait for one file of theirs; 0 for never.";
     REPORT: bool = "SCR_REPORT", Kind::Bool, text("1"), Anywhere,
         "Whether scr run, scr postrun and, with SCR_DEBUG=1, SCR_Finalize print in five lines what the job has cost.";
-    METRICS_DIR: Option<PathBuf> = "SCR_METRICS_DIR", Kind::Path, DefaultValue::Unset, Node,
+    METRICS_DIR: Option<PathBuf> = "SCR_METRICS_DIR", Kind::AbsolutePath, DefaultValue::Unset, Node,
         "Directory for metrics of running jobs, for the textfile collector of Prometheus.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
         "Whether scr_run ends a run that writes no checkpoint within the expected time.";

@@ -33,6 +33,8 @@ pub enum Kind {
     Name { known: &'static [&'static str] },
     /// A folder or a file. A relative one starts from the current folder.
     Path,
+    /// A folder that many processes look for, each from a current folder of its own.
+    AbsolutePath,
     /// Folders, separated by colons.
     Paths,
     /// A range of TCP ports: `50000-50999`.
@@ -56,7 +58,7 @@ pub enum Value {
     Number(f64),
     /// The value of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`], [`Kind::Name`] or [`Kind::CountOrAuto`].
     Text(String),
-    /// The value of [`Kind::Path`], absolute and normalised.
+    /// The value of [`Kind::Path`] or [`Kind::AbsolutePath`], absolute and normalised.
     Path(PathBuf),
     /// The value of [`Kind::Paths`], each absolute and normalised.
     Paths(Vec<PathBuf>),
@@ -96,7 +98,8 @@ impl Kind {
             Kind::Part if text.contains('/') => return None,
             Kind::Text | Kind::Part | Kind::Secret => Ok(Value::Text(text.to_string())),
             Kind::Name { known } => Ok(Value::Text(name(text, known)?)),
-            Kind::Path => Ok(Value::Path(normalise(&base.join(text)))),
+            Kind::AbsolutePath if !(text.is_empty() || text.starts_with('/')) => return None,
+            Kind::Path | Kind::AbsolutePath => Ok(Value::Path(normalise(&base.join(text)))),
             Kind::Paths => Ok(Value::Paths(paths(text)?)),
             Kind::Ports => ports(text).map(|(first, last)| Ok(Value::Ports(first, last)))?,
         })
@@ -120,6 +123,7 @@ impl Kind {
             Kind::Text | Kind::Secret => "a text",
             Kind::Part => "a text without `/'",
             Kind::Path => "a path",
+            Kind::AbsolutePath => "an absolute path",
             Kind::Paths => "absolute paths separated by colons",
             Kind::Ports => "a range of ports such as 50000-50999",
         };
