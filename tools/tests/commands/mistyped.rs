@@ -243,6 +243,29 @@ fn run_on_nodes_starts_the_program_that_the_shell_would_start() {
     }
 }
 
+/// The message of its end went to a closed pipe, and the end did not come.
+#[test]
+fn run_on_nodes_ends_a_job_at_its_limit_although_nobody_reads_its_output() {
+    let scr = Installation::with_system_file("");
+    // It leaves a file where it is told to end, and goes in the end if nobody tells it.
+    let launcher = "#!/bin/sh\nexec 2>/dev/null\ntrap 'echo >ended; exit' TERM\n[ \"$1\" = --version ] || for i in 1 2 3 4 5 6 7 8 9; do sleep 1; done\n";
+    let path = scr.write("stand-ins/mpiexec", launcher);
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/run-on-nodes");
+    let mut command = std::process::Command::new(&script);
+    command.args(["--nodes", "n", "--hosts", "n0:1", "--mpi", "foo", "--limit", "1", "true"]);
+    command.current_dir(scr.path("")).env("PRETEND_MODE", "names");
+    command.env("PATH", format!("{}:/usr/bin:/bin", scr.path("stand-ins").display()));
+    let read = command.output().expect("the script starts");
+    assert!(code(&read) == 124 && err(&read).contains("--limit 1"), "{read:?}");
+    std::fs::remove_file(scr.path("ended")).expect("it was told to end");
+    let piped = std::process::Stdio::piped;
+    let mut unread = command.stdout(piped()).stderr(piped()).spawn().expect("the script starts");
+    drop((unread.stdout.take(), unread.stderr.take()));
+    unread.wait().unwrap();
+    assert!(scr.path("ended").exists(), "the job is left behind");
+}
+
 /// It said that no flush was under way, with exit code 0, and the script of the batch system removed the cache.
 #[test]
 fn poststage_refuses_a_prefix_directory_that_is_not_there() {
