@@ -12,6 +12,7 @@ mod prefix;
 
 use crate::machine::{Allocation, Finished, Manifests, Overrides};
 use crate::prelude::*;
+use scr_base::message::without_error_numbers;
 
 /// How to check and answer.
 #[derive(Args)]
@@ -59,7 +60,7 @@ impl Check {
     fn of(subject: &str, outcome: Result<String>) -> Self {
         match outcome {
             Ok(text) => Self::new(Verdict::Good, subject, text),
-            Err(error) => Self::new(Verdict::Bad, subject, format!("{error:#}")),
+            Err(error) => Self::new(Verdict::Bad, subject, without_error_numbers(&format!("{error:#}"))),
         }
     }
 }

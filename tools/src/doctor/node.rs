@@ -4,6 +4,7 @@
 //! the node with ssh is enough, while a job runs there.
 
 use super::installation::libraries;
+use super::prefix::room;
 use super::Verdict::{Bad, Good, Note};
 use super::{answer_of, network, Check};
 use crate::config::nodes_without_groups;
@@ -38,7 +39,7 @@ fn library(env: &Env) -> Option<String> {
     Some(sums?.join(" "))
 }
 
-/// The stores of this node.
+/// The stores of this node, and the folder for metrics.
 pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
     let descriptors = match environment::descriptors(params) {
         Ok(descriptors) => descriptors,
@@ -50,6 +51,8 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
     if !descriptors.all_bypass() {
         checks.extend(of_logout(env, descriptors.stores.iter().map(|store| store.path.clone())));
     }
+    let metrics = params.get(&param::METRICS_DIR);
+    checks.extend(metrics.map(|dir| Check::of(&format!("metrics {}", dir.display()), room(env, &dir))));
     checks.extend(huge_pages(descriptors.stores.iter().map(|store| store.path.as_path())));
     checks.iter_mut().for_each(|check| check.subject = format!("{}: {}", env.host, check.subject));
     checks

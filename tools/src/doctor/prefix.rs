@@ -25,8 +25,8 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
 }
 
 /// Writes some bytes: a file system without room, or a quota that is used up, still makes empty files.
-fn room(env: &Env, folder: &Path) -> Result<String> {
-    let owner = folder.metadata()?.uid();
+pub(super) fn room(env: &Env, folder: &Path) -> Result<String> {
+    let owner = folder.metadata().or_cannot("look at", folder)?.uid();
     let of_other = if owner == env.uid { String::new() } else { format!(", which belongs to user {owner}") };
     let written = tempfile::tempfile_in(folder).and_then(|mut file| {
         file.write_all(&[b'x'; SOME])?;

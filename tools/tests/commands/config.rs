@@ -310,3 +310,31 @@ fn no_line_of_the_settings_is_wider_than_was_asked_for_and_descriptors_read_back
     let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
     assert_eq!(text(&checked), format!("{}: nothing is wrong\n", file.display()));
 }
+
+/// Any user could set what other users' jobs load, and nobody said so.
+#[test]
+fn a_file_that_anybody_may_write_is_no_good_file() {
+    let scr = Installation::with_system_file("SCR_DEBUG=1\n");
+    let user = scr.write("mine.conf", "SCR_DEBUG=1\n");
+    let check = |arguments: &[&str], file: &std::path::Path| {
+        let output = scr.in_prefix(arguments).arg(file).output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    let is_warned = |file: &std::path::Path| {
+        let output = scr.in_prefix(&["config"]).env("SCR_CONF_FILE", &user).output().unwrap();
+        let warning = format!("scr: {}: any user may change what this file sets: ", file.display());
+        let shown = text(&output);
+        shown.contains(&warning) && shown.contains("run chmod go-w on it [SCR-115]")
+    };
+    for (file, arguments) in
+        [(user.clone(), &["config", "--check"][..]), (scr.system_file(), &["config", "--system", "--check"])]
+    {
+        for (mode, problems) in [(0o644, 0), (0o664, 0), (0o666, 1)] {
+            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            let (code, shown) = check(arguments, &file);
+            assert_eq!(code, Some(problems), "{mode:o}: {shown}");
+            assert_eq!(is_warned(&file), problems > 0, "{mode:o}");
+        }
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    }
+}

@@ -87,6 +87,7 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
         let output = doctor(&scr, &[], variables);
         assert_eq!(code(&output), 1, "{words}: {}", out(&output));
         assert!(has_line(&output, "BAD", words), "{words}: {}", out(&output));
+        assert!(!out(&output).contains("os error"), "{}", out(&output));
         assert!(out(&output).ends_with(" has to be fixed\n"), "{words}: {}", out(&output));
         let json = json_of(&doctor(&scr, &["--json"], variables));
         let bad = json["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "bad").count();
@@ -94,6 +95,13 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
     };
     broken(|scr| fs::remove_file(scr.path("lib/libscr.so")).unwrap(), &[], "install it with `make install'");
     broken(|_| (), &[("SCR_FLUSH", "ten")], "environment: SCR_FLUSH holds `ten'");
+    let others_write = |scr: &Installation| {
+        fs::set_permissions(scr.system_file(), fs::Permissions::from_mode(0o666)).unwrap();
+    };
+    broken(others_write, &[], "scr.conf: any user may change what this file sets: ");
+    for folder in ["/nowhere/metrics", "/proc/self"] {
+        broken(|_| (), &[("SCR_METRICS_DIR", folder)], &format!("metrics {folder}"));
+    }
     broken(|scr| program(scr, "mpirun", "echo HYDRA build details:"), &[], "use the installation for MPICH");
     broken(|scr| drop(scr.write("file", "")), &[("SCR_CACHE_BASE", "/proc/version/cache")], "store ");
     // A plugin that is not whole, and settings that name it.

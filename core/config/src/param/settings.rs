@@ -14,7 +14,7 @@ use super::safe::{counts, drop_untrusted, refused_variable};
 use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, FromValue, Value};
 use scr_base::build::SYSTEM_FILE;
-use scr_base::env::Env;
+use scr_base::env::{Distrust, Env};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a file; that it does not exist is a problem of the place that `names` it.
     fn load_existing(&mut self, form: Form, file: &Path, origin: OriginOf, names: &Origin) -> Source {
-        if let Some((source, _)) = load(form, self.env, file, origin, &mut self.problems) {
+        if let Some(source) = self.load(form, file, origin) {
             return source;
         }
         let reason = "there is no such file".to_string();
@@ -180,11 +180,20 @@ impl<'a> Reader<'a> {
         Source::default()
     }
 
+    /// Reads a file in which everything counts, whoever may write it.
+    fn load(&mut self, form: Form, file: &Path, origin: OriginOf) -> Option<Source> {
+        let (source, distrust) = load(form, self.env, file, origin, &mut self.problems)?;
+        if let Some(why @ Distrust::Mode { .. }) = distrust {
+            let whole = origin(FileLine { file: file.into(), line: 0 });
+            self.report(&whole, format!("any user may change what this file sets: {why}"));
+        }
+        Some(source)
+    }
+
     /// The settings of the site.
     fn system_settings(&mut self) -> Source {
-        let Some(file) = system_file(self.env) else { return Source::default() };
-        let loaded = load(Form::Settings, self.env, &file, Origin::SystemFile, &mut self.problems);
-        loaded.map(|(source, _)| source).unwrap_or_default()
+        let file = system_file(self.env);
+        file.and_then(|file| self.load(Form::Settings, &file, Origin::SystemFile)).unwrap_or_default()
     }
 
     /// Reads the user file that `SCR_CONF_FILE` names in source `from`, if it does. It must exist.
