@@ -3,10 +3,11 @@
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
 use crate::installation::put_command;
-use scr_base::fs::RealFiles;
+use scr_base::fs::{Files, RealFiles};
 use scr_ops::drop_dataset;
 use scr_prefix::Prefix;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -96,13 +97,13 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
     let known = job.path().join("record");
     fs::write(tree.join("etc/scr.conf"), format!("SCR_CNTL_BASE={0}\nSCR_CACHE_BASE={0}\n", known.display()))
         .unwrap();
-    let run = |script: &str, allocation: &str| {
-        let etc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc");
-        let text = fs::read_to_string(etc.join(script)).unwrap().replace("@SCR@", tree.to_str().unwrap());
-        fs::write(job.path().join(script), text).unwrap();
+    let run = |place: &str, allocation: &str| {
+        let (etc, place) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc"), job.path().join(place));
+        let text = fs::read_to_string(etc.join(place.file_name().unwrap())).unwrap();
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(&place, text.replace("@SCR@", tree.to_str().unwrap())).unwrap();
         let mut root = Command::new("/usr/bin/env");
-        root.args(["-i", &format!("SLURM_JOB_ID={allocation}"), "/bin/sh"]).arg(job.path().join(script));
-        root.output().unwrap()
+        root.args(["-i", &format!("SLURM_JOB_ID={allocation}"), "/bin/sh"]).arg(place).output().unwrap()
     };
     let other = run("epilog.sh", "1");
     assert!(code(&other) == 0 && left.is_dir(), "{}", err(&other));
@@ -120,11 +121,14 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
         "{}",
         err(&without)
     );
-    // The copy lies beside the tree.
+    // The copy lies in the tree, or in a folder of it.
     fs::rename(job.path().join("moved/bin"), job.path().join("bin.of.tree")).unwrap();
     fs::create_dir_all(job.path().join("bin")).unwrap();
     fs::rename(job.path().join("bin.of.tree/scr"), job.path().join("bin/scr")).unwrap();
-    assert_eq!(code(&run("epilog.sh", &id)), 0);
+    for place in ["epilog.sh", "site/epilog.sh"] {
+        let copied = run(place, &id);
+        assert_eq!(code(&copied), 0, "{place}: {}", err(&copied));
+    }
 }
 
 /// Each user's part was an answer of its own, and "nothing is left" followed what was kept.
@@ -493,6 +497,24 @@ fn two_at_once_in_one_allocation_both_succeed() {
         assert_eq!((code(&done), err(&done)), (0, String::new()), "{}", out(&done));
     }
     assert!(!folder(&job).exists() && !user_folder(&job).join("clean.lock").exists());
+}
+
+/// Datasets that another one was removing would have looked damaged.
+#[test]
+fn one_waits_while_another_removes_folders_of_the_user() {
+    let job = flushed();
+    let files: &dyn Files = &RealFiles;
+    let waiting = files.exclusively(&user_folder(&job).join("clean.lock"), |_| {
+        let mut waiting = command(&job, &["--allocation", &JOB, "--ended"]);
+        let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(waiting.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("clean.lock, which another job or command has locked"), "{said}");
+        assert!(folder(&job).is_dir());
+        waiting
+    });
+    let done = waiting.unwrap().value.wait_with_output().unwrap();
+    assert_eq!((code(&done), folder(&job).exists()), (0, false), "{}", err(&done));
 }
 
 #[test]
