@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread")]
 
+mod bytes;
 mod report;
 mod running;
 pub mod scheme;

@@ -27,7 +27,7 @@ fn is_found(kit: &mut Kit<'_>, set: &SetUp, place: impl FnOnce() -> String) -> T
     let outcome = kit.rebuild(set);
     let result = orderly(&outcome).and_then(|()| match outcome.is_clean() {
         true => Err("every member succeeded".to_owned()),
-        false => same_files(&outcome.members, &set.members, |member| !set.lost[member]),
+        false => same_files(&outcome.members, &set.members, &set.lost, |member, _| !set.lost[member]),
     });
     kit.record(place, REFUSAL, result)
 }
@@ -98,7 +98,9 @@ pub(super) fn flipped_bits(kit: &mut Kit<'_>) -> Tried {
             file[last * part / 3] ^= 1;
             let outcome = kit.rebuild(&flipped);
             let result = orderly(&outcome).and_then(|()| {
-                same_files(&outcome.members, &flipped.members, |member| !flipped.lost[member])
+                same_files(&outcome.members, &flipped.members, &flipped.lost, |member, _| {
+                    !flipped.lost[member]
+                })
             });
             let file = if redundancy { "redundancy" } else { "data" };
             let place = || format!("set of {size}, a bit at {part}/3 of the {file} of member {}", size - 1);

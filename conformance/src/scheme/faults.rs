@@ -1,6 +1,6 @@
 //! Members that fail or die: all other members have to return.
 
-use super::kit::{clean, members, orderly, plain, same_data, same_files, Kit, Tried};
+use super::kit::{clean, members, orderly, plain, same_files, Kit, Tried};
 use super::set::{Call, Ended, Injected, SetUp};
 
 /// At most this many of a member's calls are tried, evenly spread.
@@ -90,7 +90,7 @@ fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32)
         return clean(outcome).and(Err(format!("member {member} succeeded anyway")));
     }
     if call == Call::Protect {
-        return same_data(&outcome.members, &set.members);
+        return same_files(&outcome.members, &set.members, &set.lost, |_, is_data| is_data);
     }
-    same_files(&outcome.members, &set.members, |member| !set.lost[member])
+    same_files(&outcome.members, &set.members, &set.lost, |member, _| !set.lost[member])
 }

@@ -1,6 +1,7 @@
 //! The common parts of all checks: sets of all sizes, data, and the record of what failed.
 
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
+use crate::bytes::{content, first_wrong};
 use crate::{running, Check, Report};
 use scr_plugin_api::Scheme;
 use std::ops::RangeInclusive;
@@ -168,7 +169,7 @@ impl<'a> Kit<'a> {
         let result = self.set(data).and_then(|set| {
             let outcome = self.call(&set, Call::Protect);
             clean(&outcome)?;
-            same_data(&outcome.members, &set.members)?;
+            same_files(&outcome.members, &set.members, &set.lost, |_, is_data| is_data)?;
             Ok(SetUp { members: outcome.members, ..set })
         });
         match result {
@@ -197,43 +198,32 @@ pub(super) fn orderly(outcome: &Outcome) -> Result<(), String> {
     (returned && outcome.broken.is_empty()).then_some(()).ok_or_else(|| outcome.summary())
 }
 
-pub(super) fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {
-    let different = found.iter().zip(expected).position(|(found, expected)| found.data != expected.data);
-    different.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")))
-}
-
-/// Whether all files of some members are what they should be; says which byte is not.
+/// Whether the wanted files are what they should be, by their member and by whether they are its data. Says which byte is not, and
+/// what is usually the mistake: those of the lost were to be restored, and others to be left alone.
 pub(super) fn same_files(
     found: &[Stored],
     expected: &[Stored],
-    wanted: impl Fn(usize) -> bool,
+    lost: &[bool],
+    wanted: impl Fn(usize, bool) -> bool,
 ) -> Result<(), String> {
-    for (member, (found, expected)) in
-        found.iter().zip(expected).enumerate().filter(|(member, _)| wanted(*member))
-    {
-        for (name, found, expected) in
-            [("data", &found.data, &expected.data), ("redundancy", &found.redundancy, &expected.redundancy)]
-        {
-            if found != expected {
-                let byte =
-                    found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
-                return Err(format!("byte {byte} of the {name} of member {member} is another"));
-            }
+    let (found, expected, size) = (files(found), files(expected), lost.len());
+    let pairs = expected.iter().zip(&found).enumerate();
+    for (file, ((name, bytes), (_, found))) in pairs.filter(|(file, _)| wanted(file % size, *file < size)) {
+        if let Some((byte, why)) = first_wrong(found, bytes, &expected) {
+            let what = if lost[file % size] { format!("wrong: {why}") } else { "written over".to_owned() };
+            return Err(format!("byte {byte} of {name} is {what}"));
         }
     }
     Ok(())
 }
 
-/// Data that differs from member to member and has no pattern.
-pub(super) fn content(member: usize, len: usize) -> Vec<u8> {
-    let mut state = (member as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..len).map(|_| next()).collect()
+/// The data of all members, and then the redundancy.
+fn files(members: &[Stored]) -> Vec<(String, &[u8])> {
+    let named = |name: &str, member, bytes| (format!("the {name} of member {member}"), bytes);
+    let data = members.iter().enumerate().map(|(member, of)| named("data", member, &*of.data));
+    let redundancy =
+        members.iter().enumerate().map(|(member, of)| named("redundancy", member, &*of.redundancy));
+    data.chain(redundancy).collect()
 }
 
 /// Members with data of these lengths.

@@ -153,7 +153,7 @@ pub(super) fn much(kit: &mut Kit<'_>) -> Tried {
 /// Tries that a pattern of losses comes back, and that the survivors' files are left alone.
 pub(super) fn comes_back(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) -> Tried {
     let outcome = kit.rebuild(&set.losing(lost));
-    let result = clean(&outcome).and_then(|()| same_files(&outcome.members, &set.members, |_| true));
+    let result = clean(&outcome).and_then(|()| same_files(&outcome.members, &set.members, lost, |_, _| true));
     kit.record(|| who(lost), RETURN, result)
 }
 
@@ -181,5 +181,5 @@ pub(super) fn refused(outcome: &Outcome, before: &SetUp) -> Result<(), String> {
     if !kinds.contains(&Some(PluginErrorKind::TooManyLost)) {
         return Err(outcome.summary());
     }
-    same_files(&outcome.members, &before.members, |_| true)
+    same_files(&outcome.members, &before.members, &vec![false; before.lost.len()], |_, _| true)
 }

@@ -1,8 +1,9 @@
 //! The answers of a scheme about a set before any byte is read.
 
-use super::kit::{clean, content, Kit, Tried};
+use super::kit::{clean, Kit, Tried};
 use super::losses::{refused, REFUSAL};
 use super::set::Call;
+use crate::bytes::content;
 use scr_plugin_api::{PluginErrorKind, SetShape};
 
 /// Every size is taken or refused in order; what is promised makes sense and is the same whoever asks.

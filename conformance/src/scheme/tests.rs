@@ -17,7 +17,9 @@ enum Wrong {
     ForgetsTheRedundancy,
     TrustsAnyHeader,
     ChecksOnlyTheDataset,
-    MixesUpTheMembers,
+    ReversesTheBytes,
+    ShiftsTheBytes,
+    GivesItsOwn,
     PromisesOneMore,
     RefusesWhatItCanDo,
     GoesOnAfterFailedReads,
@@ -122,7 +124,8 @@ impl Neighbour {
             Wrong::DropsTheLastByte => drop(bytes.pop()),
             Wrong::DropsTheData => bytes.clear(),
             Wrong::WritesPastTheEnd => bytes.push(1),
-            Wrong::MixesUpTheMembers => bytes.reverse(),
+            Wrong::ReversesTheBytes => bytes.reverse(),
+            Wrong::ShiftsTheBytes if !bytes.is_empty() => bytes.rotate_left(1),
             _ => {}
         }
         if self.is(Wrong::WritesTwice) {
@@ -195,7 +198,8 @@ impl Scheme for Neighbour {
             set.data().write_at(0, &[0])?;
         }
         // The data of the lost goes one to the left, out of the copies.
-        let copy = if lefts { self.read(set, false)? } else { Vec::new() };
+        let mut copy = if lefts { self.read(set, self.is(Wrong::GivesItsOwn))? } else { Vec::new() };
+        copy.resize(if lefts { set.data_len(left(set)) as usize } else { 0 }, 1);
         let wanted = mine.then(|| (right(set), set.data_len(set.rank())));
         let found = self.pass(set, lefts.then_some((left(set), &copy)), wanted)?;
         if mine {
@@ -286,17 +290,22 @@ wrong! {
     lengths_that_depend_on_the_weather_are_found: AsksForAnyLength => "set sizes", "member 0 got the lengths";
     promising_to_survive_the_loss_of_all_is_found: PromisesAlone => "set of one", "Ok(1) came";
     inventing_zeros_is_found: InventsZeros => "set of one", "member 0 succeeded";
-    writing_before_refusing_is_found: WritesBeforeItRefuses => "set of one", "byte 0 of the data of member 0";
+    writing_before_refusing_is_found: WritesBeforeItRefuses => "set of one", "byte 0 of the data of member 0 is written over";
     sending_more_than_agreed_is_found: SendsPadding => "round trip", "who expected";
     leaving_out_a_byte_is_found: LeavesOutTheLastByte => "each byte once", "member 0 left out byte";
-    dropping_the_last_byte_is_found: DropsTheLastByte => "promised losses", "byte 999 of the data of member 0";
-    dropping_the_data_is_found: DropsTheData => "promised losses", "byte 0 of the data of member 0";
+    dropping_the_last_byte_is_found: DropsTheLastByte => "promised losses", "byte 999 of the data of member 0 is wrong: zeros stand there";
+    dropping_the_data_is_found: DropsTheData => "promised losses", "byte 0 of the data of member 0 is wrong: zeros stand there";
     forgetting_the_redundancy_is_found: ForgetsTheRedundancy => "promised losses", "redundancy of member 0";
-    giving_bytes_in_the_wrong_order_is_found: MixesUpTheMembers => "promised losses", "byte 0 of the data";
+    giving_bytes_in_the_wrong_order_is_found: ReversesTheBytes =>
+        "promised losses", "byte 0 of the data of member 0 is wrong: no file has what stands there";
+    giving_bytes_from_another_place_is_found: ShiftsTheBytes =>
+        "promised losses", "byte 0 of the data of member 0 is wrong: there stands the data of member 0 from byte 1 on";
+    giving_bytes_of_another_member_is_found: GivesItsOwn =>
+        "promised losses", "byte 0 of the data of member 0 is wrong: there stands the data of member 1 from byte 0 on";
     promising_too_much_is_found: PromisesOneMore => "promised losses", "neighbours are lost";
     refusing_what_was_promised_is_found: RefusesWhatItCanDo => "promised losses", "Ok(false) came";
     writing_past_the_end_is_found: WritesPastTheEnd => "promised losses", "wrote past the end of its data";
-    changing_a_survivors_file_is_found: SpoilsASurvivor => "promised losses", "byte 0 of the data";
+    changing_a_survivors_file_is_found: SpoilsASurvivor => "promised losses", "byte 0 of the data of member 1 is written over";
     waiting_for_a_message_that_nobody_sends_is_found: WaitsForNobody => "promised losses", "for what nobody sends";
     never_returning_is_found: SpinsForEver => "promised losses", "but member 1 did not return, and hangs in rebuild itself\n";
     a_panic_at_an_empty_file_is_found: PanicsAtEmptyFiles => "uneven and empty files", "panicked at conformance/src/scheme/tests.rs:";

@@ -49,7 +49,7 @@ fn reused(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Foun
     other.items[0].destination = stage.folder.join("to/other");
     match copy(transport, &other) {
         // Refused, or really copied; never "done" without the bytes.
-        Ok((_, CopyState::Done)) => same_bytes(&other.items[0]),
+        Ok((_, CopyState::Done)) => same_bytes(&other.items),
         _ => Ok(()),
     }
 }
@@ -90,7 +90,7 @@ fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Foun
 fn was_cancelled(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {
     match accepted(transport.wait(ticket), "wait")? {
         CopyState::Failed(error) => expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error"),
-        CopyState::Done => items.iter().try_for_each(same_bytes),
+        CopyState::Done => same_bytes(items),
         CopyState::Running(_) => Err("wait came back from a job that is running".into()),
     }
 }
@@ -106,7 +106,7 @@ fn late_cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) ->
     let ticket = copy_well(transport, &job)?;
     accepted(transport.cancel(&ticket), "cancel")?;
     expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state after a late cancel")?;
-    job.items.iter().try_for_each(same_bytes)
+    same_bytes(&job.items)
 }
 
 fn threads(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
@@ -177,5 +177,5 @@ fn handed_over(subject: &Subject<'_>, transport: &dyn Transport, stage: &mut Sta
 
 fn ends_well(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {
     expect(&accepted(transport.wait(ticket), "wait")?, &CopyState::Done, "the state of the job")?;
-    items.iter().try_for_each(same_bytes)
+    same_bytes(items)
 }

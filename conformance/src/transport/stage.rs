@@ -1,5 +1,6 @@
 //! The material of the cases: files with known bytes, jobs, and comparisons that say what differs.
 
+use crate::bytes::{content, first_wrong};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -26,7 +27,7 @@ impl Stage {
     pub(super) fn file(&mut self, bytes: u64) -> Found<&mut Self> {
         let item = self.item(bytes);
         let len = usize::try_from(bytes).map_err(|_| "a source too large for memory".to_owned())?;
-        attempt(fs::write(&item.source, pattern(self.items.len(), len)), "writing a source")?;
+        attempt(fs::write(&item.source, content(self.items.len(), len)), "writing a source")?;
         self.items.push(item);
         Ok(self)
     }
@@ -66,11 +67,6 @@ impl Stage {
     }
 }
 
-/// Bytes that differ from place to place and from file to file.
-fn pattern(number: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|place| (place / 256 + place * 7 + number * 13) as u8).collect()
-}
-
 /// Starts a job and waits for its end.
 pub(super) fn copy(transport: &dyn Transport, job: &CopyJob) -> Found<(Vec<u8>, CopyState)> {
     let ticket = start(transport, job)?;
@@ -86,7 +82,7 @@ pub(super) fn start(transport: &dyn Transport, job: &CopyJob) -> Found<Vec<u8>> 
 pub(super) fn copy_well(transport: &dyn Transport, job: &CopyJob) -> Found<Vec<u8>> {
     let (ticket, state) = copy(transport, job)?;
     expect(&state, &CopyState::Done, "the state of the job")?;
-    job.items.iter().try_for_each(same_bytes)?;
+    same_bytes(&job.items)?;
     Ok(ticket)
 }
 
@@ -115,15 +111,18 @@ pub(super) fn names(error: &PluginError, path: &Path) -> Found<()> {
     Err(format!("the error should name {path} on one line, but it says {:?}", error.text))
 }
 
-pub(super) fn same_bytes(item: &CopyItem) -> Found<()> {
-    let expected = read(&item.source)?;
-    let found = read(&item.destination)?;
-    if expected == found {
-        return Ok(());
+/// Every destination must have the bytes of its source.
+pub(super) fn same_bytes(items: &[CopyItem]) -> Found<()> {
+    for item in items {
+        let (expected, found) = (read(&item.source)?, read(&item.destination)?);
+        if expected != found {
+            let source = |item: &CopyItem| Ok((item.source.display().to_string(), read(&item.source)?));
+            let sources = items.iter().map(source).collect::<Found<Vec<_>>>()?;
+            let (byte, why) = first_wrong(&found, &expected, &sources).unwrap_or_default();
+            return Err(format!("{} is wrong from byte {byte} on: {why}", item.destination.display()));
+        }
     }
-    let place = expected.iter().zip(&found).position(|(a, b)| a != b);
-    let (path, at) = (item.destination.display(), place.unwrap_or(expected.len().min(found.len())));
-    Err(format!("{path} has {} bytes of {}, and differs from byte {at} on", found.len(), expected.len()))
+    Ok(())
 }
 
 pub(super) fn read(path: &Path) -> Found<Vec<u8>> {

@@ -14,6 +14,8 @@ enum Wrong {
     Nothing,
     CopiesNothing,
     DropsTheLastByte,
+    ShiftsTheBytes,
+    KeepsTheFileBefore,
     LeavesTheOldTail,
     LeavesOutZerosAtTheEnd,
     ComesBackEarly,
@@ -57,7 +59,7 @@ struct Entry {
 }
 
 impl Simple {
-    fn copy(&self, item: &CopyItem) -> Result<(), PluginError> {
+    fn copy(&self, item: &CopyItem, before: Option<&CopyItem>) -> Result<(), PluginError> {
         let error = |path: &Path, error: &dyn std::fmt::Display| {
             let text = if self.wrong == NamesNoFile {
                 "it failed".into()
@@ -82,6 +84,12 @@ impl Simple {
         match self.wrong {
             CopiesNothing => return Ok(()),
             DropsTheLastByte => drop(bytes.pop()),
+            ShiftsTheBytes if bytes.len() > 1000 => bytes.rotate_left(1000),
+            KeepsTheFileBefore => {
+                let before =
+                    before.map_or(Ok(Vec::new()), |before| fs::read(&before.source)).unwrap_or_default();
+                bytes.iter_mut().zip(before).for_each(|(byte, before)| *byte = before);
+            }
             LeavesOutZerosAtTheEnd => {
                 bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |place| place + 1));
             }
@@ -107,7 +115,8 @@ impl Simple {
         }
         if let Some(item) = entry.job.items.get(entry.next) {
             entry.next += 1;
-            match self.copy(item) {
+            let before = entry.next.checked_sub(2).map(|before| &entry.job.items[before]);
+            match self.copy(item, before) {
                 Err(error) if self.wrong != ForgetsErrors => entry.failure = Some(error),
                 _ => {}
             }
@@ -253,6 +262,38 @@ fn each_fault_is_found() {
             case.run(&Subject { make, folder, full: None, read_only: None, survives: true, call })
         });
         assert!(outcome.failed == 1 && outcome.cure.is_some(), "{wrong:?}: {outcome}");
+    }
+}
+
+/// It said which rule was broken, and the author had to look for the rest.
+#[test]
+fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
+    let report = |wrong: Wrong, rule: &str| {
+        let report = report_of(wrong);
+        report.checks.into_iter().find(|check| check.name == rule).unwrap().to_string()
+    };
+    for (wrong, rule, words) in [
+        (
+            DropsTheLastByte,
+            "files of every size arrive",
+            "/to/1 is wrong from byte 0 on: it ends there instead of at byte 1",
+        ),
+        (
+            LeavesTheOldTail,
+            "an older destination is replaced",
+            "/to/0 is wrong from byte 100 on: it ends at byte 300000 instead",
+        ),
+        (
+            LeavesOutZerosAtTheEnd,
+            "a sparse file arrives",
+            "/to/0 is wrong from byte 16777224 on: it ends there instead of at byte 33554432",
+        ),
+        (ShiftsTheBytes, "files of every size arrive", "is wrong from byte 0 on: there stands /"),
+        (KeepsTheFileBefore, "many files arrive in one job", "/to/2 is wrong from byte 0 on: there stands /"),
+        (KeepsTheFileBefore, "many files arrive in one job", "/from/1 from byte 0 on"),
+    ] {
+        let said = report(wrong, rule);
+        assert!(said.contains(words), "{wrong:?} should say `{words}', but:\n{said}");
     }
 }
 
