@@ -102,6 +102,7 @@ impl fmt::Display for StopReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Signal;
 
     /// After a first run that failed, with every reason to continue.
     fn failed() -> JobState {
@@ -167,12 +168,16 @@ mod tests {
             ),
             (
                 "a notice of the batch system",
-                JobState { interrupted: Some(Request::PassOn(10)), ..failed() },
-                Some(StopReason::Interrupted(Request::PassOn(10))),
+                JobState { interrupted: Some(Request::PassOn(Signal::USR1)), ..failed() },
+                Some(StopReason::Interrupted(Request::PassOn(Signal::USR1))),
             ),
             (
                 "a notice to a job that has succeeded",
-                JobState { interrupted: Some(Request::PassOn(10)), succeeded: Some(true), ..failed() },
+                JobState {
+                    interrupted: Some(Request::PassOn(Signal::USR1)),
+                    succeeded: Some(true),
+                    ..failed()
+                },
                 Some(StopReason::Succeeded),
             ),
         ];

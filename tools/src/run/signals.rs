@@ -21,20 +21,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) enum Request {
     /// This signal ends the job.
     End(i32),
-    /// This signal is for the job, which may end.
-    PassOn(i32),
+    /// This signal is for the job, which may end: the launcher gets it as it is.
+    PassOn(Signal),
 }
 
 impl Request {
-    /// The signal that the launcher gets as it is.
-    pub(super) fn to_pass_on(self) -> Option<Signal> {
-        let Self::PassOn(signal) = self else { return None };
-        Signal::from_named_raw(signal)
-    }
-
     /// The name of the signal.
     pub(super) fn name(self) -> String {
-        let (Self::End(signal) | Self::PassOn(signal)) = self;
+        let signal = match self {
+            Self::End(signal) => signal,
+            Self::PassOn(signal) => signal.as_raw(),
+        };
         signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned)
     }
 }
@@ -108,10 +105,9 @@ impl Signals {
 
 /// Which request a signal is. A launcher has no use for the real-time ones.
 fn request(signal: i32) -> Request {
-    match signal {
-        SIGINT | SIGTERM | SIGHUP | SIGQUIT => Request::End(signal),
-        _ if Signal::from_named_raw(signal).is_none() => Request::End(signal),
-        _ => Request::PassOn(signal),
+    match Signal::from_named_raw(signal) {
+        Some(known) if ![SIGINT, SIGTERM, SIGHUP, SIGQUIT].contains(&signal) => Request::PassOn(known),
+        _ => Request::End(signal),
     }
 }
 

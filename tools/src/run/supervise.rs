@@ -4,7 +4,7 @@ use super::signals::{Request, Signals, TICK};
 use crate::prelude::*;
 use rustix::process::{kill_process, Pid, Signal};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use wait_timeout::ChildExt;
 
 /// How a run ended.
@@ -48,13 +48,18 @@ pub(super) fn supervise(
     let mut last_poll = Instant::now();
     loop {
         if let Some(status) = child.wait_timeout(TICK)? {
-            let code = exit_code(status);
+            // As shells count.
+            let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+            let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
             // A run that had to be ended has failed, whatever its launcher says.
             return Ok(RunOutcome { code: if by.is_some() { code.max(1) } else { code }, by });
         }
         let requests = signals.look();
-        let mut passed_on = requests.iter().filter_map(|request| request.to_pass_on());
-        passed_on.try_for_each(|signal| send(&child, signal))?;
+        for request in &requests {
+            if let Request::PassOn(signal) = request {
+                send(&child, *signal)?;
+            }
+        }
         match asked_to_end {
             Some(since) if since.elapsed() > GRACE => child.kill()?,
             Some(_) => (),
@@ -86,10 +91,4 @@ fn send(child: &Child, signal: Signal) -> Result<()> {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error).context("cannot send a signal to the launcher"),
     }
-}
-
-/// As shells count.
-pub(super) fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
