@@ -122,12 +122,14 @@ impl<'a> Job<'a> {
 
     fn state(&mut self) -> JobState {
         let state = self.known_state();
-        // The time limit may have been changed.
+        // The time limit may have been changed. Waits for the answer.
         let is_at_end = matches!(
             state.stop(),
             Some(StopReason::NoTime | StopReason::Halted(HaltReason::AllocationEnds { .. }))
         );
-        match is_at_end.then(|| changed_now(&self.facts.allocation)).flatten() {
+        let allocation = &self.facts.allocation;
+        let end = is_at_end.then(|| allocation.end_question()?()).flatten();
+        match end.filter(|&end| is_change(allocation, end)) {
             Some(end) => {
                 record_end(&self.facts.env, &self.facts.prefix, &mut self.facts.allocation, end);
                 self.known_state()
@@ -335,7 +337,12 @@ fn run_command(
     let own = 1 + usize::from(launcher.subcommand.is_some());
     let mut options = launcher.always.clone();
     let is_in_parts = launcher.parts && command[own..].iter().any(|word| word == PART);
-    if is_in_parts && takes_file_once(command, launcher) {
+    // Some refuse a second file with nodes.
+    let says = |sign: &String| {
+        let version = process::version_of(&command[0].to_string_lossy());
+        version.is_ok_and(|version| version.contains(sign.as_str()))
+    };
+    if is_in_parts && launcher.file_once_if.as_ref().is_some_and(says) {
         options.extend(names_file);
     } else {
         for_each_part.extend(names_file);
@@ -349,13 +356,6 @@ fn run_command(
         }
     }
     Ok((words, hostfile))
-}
-
-/// Whether a launcher refuses a second file with nodes.
-fn takes_file_once(command: &[OsString], launcher: &Launcher) -> bool {
-    let Some(sign) = &launcher.file_once_if else { return false };
-    let version = process::version_of(&command[0].to_string_lossy());
-    version.is_ok_and(|version| version.contains(sign.as_str()))
 }
 
 /// Begins another part of a command line, for another program.
@@ -406,12 +406,6 @@ impl EndWatch {
             }
         }
     }
-}
-
-/// The end of the allocation, if it has changed; waits for the answer.
-fn changed_now(allocation: &Allocation) -> Option<u64> {
-    let end = allocation.end_question()?()?;
-    is_change(allocation, end).then_some(end)
 }
 
 fn in_background(question: impl FnOnce() -> Option<u64> + Send + 'static) -> Receiver<Option<u64>> {
