@@ -11,7 +11,7 @@ use scr_plan::Gaps;
 fn main() {
     let words = std::env::args().skip(1).find(|word| !word.starts_with("--"));
     let failures: f64 = words.map_or(20_000.0, |word| word.parse().expect("a number of failures"));
-    for (name, gaps) in [("exponential", Gaps::Exponential), ("Weibull 0.7", Gaps::Weibull { shape: 0.7 })] {
+    for (name, gaps) in [("exponential", Gaps::EXPONENTIAL), ("Weibull 0.7", Gaps { shape: 0.7 })] {
         let all: Vec<(Case, Compared)> = grid().map(|case| (case, case.compare(gaps, failures))).collect();
         // If even the best plan gets hardly anything done, a share of its efficiency says nothing.
         let kept: Vec<_> = all.iter().filter(|(_, compared)| compared.best.0 > 0.05).collect();

@@ -2,35 +2,27 @@
 
 use fastrand::Rng;
 
-/// How the times between failures are distributed.
+/// How the times between failures are distributed: as W. Weibull has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Gaps {
-    /// A failure is as likely at any time.
-    Exponential,
-    /// Below a shape of 1 failures come in bursts: one is more likely soon after another.
-    Weibull {
-        /// The shape; 1 is exponential.
-        shape: f64,
-    },
+pub struct Gaps {
+    /// Below 1 failures come in bursts: one is more likely soon after another.
+    pub shape: f64,
 }
 
 impl Gaps {
+    /// A failure is as likely at any time.
+    pub const EXPONENTIAL: Self = Self { shape: 1.0 };
+
     /// The factor that turns [`Self::draw`]'s values into ones with this mean.
     pub(super) fn scale(self, mean: f64) -> f64 {
-        match self {
-            Self::Exponential => mean,
-            Self::Weibull { shape } => mean / libm::tgamma(1.0 + 1.0 / shape),
-        }
+        mean / libm::tgamma(1.0 + 1.0 / self.shape)
     }
 
     /// The next gap, in units of its scale.
     pub(super) fn draw(self, random: &mut Rng) -> f64 {
         // Of a number above 0 and at most 1.
         let exponential = (-(1.0 - random.f64()).ln()).max(f64::MIN_POSITIVE);
-        match self {
-            Self::Exponential => exponential,
-            Self::Weibull { shape } => exponential.powf(1.0 / shape),
-        }
+        exponential.powf(1.0 / self.shape)
     }
 }
 
@@ -91,7 +83,7 @@ mod tests {
 
     #[test]
     fn gaps_have_the_mean_that_was_asked_for() {
-        for gaps in [Gaps::Exponential, Gaps::Weibull { shape: 0.7 }, Gaps::Weibull { shape: 2.0 }] {
+        for gaps in [Gaps::EXPONENTIAL, Gaps { shape: 0.7 }, Gaps { shape: 2.0 }] {
             let mut random = Rng::with_seed(7);
             let scale = gaps.scale(100.0);
             let mean = (0..200_000).map(|_| scale * gaps.draw(&mut random)).sum::<f64>() / 2e5;
@@ -103,13 +95,13 @@ mod tests {
     fn a_seed_gives_its_numbers_on_every_machine() {
         assert_eq!(Rng::with_seed(0).u64(..), 11_116_517_241_604_665_558, "as before");
         let mut random = Rng::with_seed(3);
-        let gaps = (0..10_000).map(|_| Gaps::Exponential.draw(&mut random));
+        let gaps = (0..10_000).map(|_| Gaps::EXPONENTIAL.draw(&mut random));
         assert!(gaps.into_iter().all(|gap| gap > 0.0 && gap < 40.0));
     }
 
     #[test]
     fn a_weibull_distribution_of_shape_1_is_exponential() {
-        let (one, half) = (Gaps::Weibull { shape: 1.0 }, Gaps::Weibull { shape: 0.5 });
+        let (one, half) = (Gaps { shape: 1.0 }, Gaps { shape: 0.5 });
         assert!((one.scale(7.0) - 7.0).abs() < 1e-9 && (half.scale(7.0) - 3.5).abs() < 1e-9);
     }
 

@@ -68,7 +68,7 @@ fn the_simulation_agrees_with_the_model_within_its_error() {
             let machine = machine(costs, rates, 0.0, recovery);
             let plan = Plan { interval, counts: counts.to_vec() };
             let model = machine.forecast(&plan).unwrap();
-            let run = simulate(&machine, &plan, Gaps::Exponential, 2e4 / machine.rate(), 1).unwrap();
+            let run = simulate(&machine, &plan, Gaps::EXPONENTIAL, 2e4 / machine.rate(), 1).unwrap();
             assert!(
                 (run.efficiency - model).abs() < 3.5 * run.error,
                 "{costs:?} {recovery:?}: {model} {run:?}"
@@ -90,7 +90,7 @@ fn a_flush_that_is_hidden_costs_what_the_simulation_says() {
         let machine = machine(&[15.0, 60.0], &rates, flush, Recovery::OfFailure);
         let plan = Plan { interval, counts: vec![counts] };
         let model = machine.forecast(&plan).unwrap();
-        let run = simulate(&machine, &plan, Gaps::Exponential, 4e4 / machine.rate(), 2).unwrap();
+        let run = simulate(&machine, &plan, Gaps::EXPONENTIAL, 4e4 / machine.rate(), 2).unwrap();
         let difference = (run.efficiency - model).abs();
         assert!(difference < 3.5 * run.error + 0.001, "{flush}: {model} {run:?}");
     }
@@ -100,7 +100,7 @@ fn a_flush_that_is_hidden_costs_what_the_simulation_says() {
 fn a_seed_gives_the_same_simulation_again() {
     let machine = machine(&[15.0, 1835.0], &[8.54e-7, 2.01e-7], 0.0, Recovery::OfFailure);
     let plan = Plan { interval: 7000.0, counts: vec![10] };
-    let run = |seed| simulate(&machine, &plan, Gaps::Weibull { shape: 0.7 }, 1e9, seed).unwrap();
+    let run = |seed| simulate(&machine, &plan, Gaps { shape: 0.7 }, 1e9, seed).unwrap();
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
 }
@@ -109,11 +109,11 @@ fn a_seed_gives_the_same_simulation_again() {
 fn a_simulation_ends_although_the_job_never_gets_on() {
     let machine = machine(&[1e6, 1e9], &[1.0, 1.0], 0.0, Recovery::OfFailure);
     let plan = Plan { interval: 1e6, counts: vec![5] };
-    let run = simulate(&machine, &plan, Gaps::Exponential, 1e4, 1).unwrap();
+    let run = simulate(&machine, &plan, Gaps::EXPONENTIAL, 1e4, 1).unwrap();
     assert!(run.efficiency == 0.0 && run.seconds < 1.2e4, "{run:?}");
     let machine = self::machine(&[0.0, 0.0], &[1e-320, 0.0], 0.0, Recovery::OfFailure);
     let simulated = |interval, counts, seconds| {
-        simulate(&machine, &Plan { interval, counts: vec![counts] }, Gaps::Exponential, seconds, 1).unwrap()
+        simulate(&machine, &Plan { interval, counts: vec![counts] }, Gaps::EXPONENTIAL, seconds, 1).unwrap()
     };
     assert_eq!(simulated(0.0, 5, 1e9).efficiency, 0.0, "no interval");
     assert_eq!(simulated(1.0, 5, f64::INFINITY).efficiency, 0.0, "no end");
@@ -135,7 +135,7 @@ fn cases() -> impl Iterator<Item = Case> {
 /// The cases with gaps of both kinds, simulated once for all tests.
 static COMPARED: LazyLock<Vec<(Case, Gaps, Compared)>> = LazyLock::new(|| {
     let with_gaps = |case: Case| {
-        let kinds = [Gaps::Exponential, Gaps::Weibull { shape: 0.7 }];
+        let kinds = [Gaps::EXPONENTIAL, Gaps { shape: 0.7 }];
         kinds.map(|gaps| (case, gaps, case.compare(gaps, 1500.0)))
     };
     cases().flat_map(with_gaps).collect()
@@ -144,7 +144,7 @@ static COMPARED: LazyLock<Vec<(Case, Gaps, Compared)>> = LazyLock::new(|| {
 #[test]
 fn the_plan_of_auto_is_near_the_best_fixed_plan_whatever_the_gaps() {
     for (case, gaps, compared) in &*COMPARED {
-        let share = if *gaps == Gaps::Exponential { 0.98 } else { 0.95 };
+        let share = if *gaps == Gaps::EXPONENTIAL { 0.98 } else { 0.95 };
         assert!(compared.planned >= share * compared.best.0, "{gaps:?} {case:?}: {compared:?}");
     }
 }

@@ -74,8 +74,8 @@ impl Simulation {
             seconds / YEAR * MOST_EVENTS / events
         );
         let kinds = [
-            ("exponential".to_owned(), Gaps::Exponential),
-            (format!("Weibull, shape {}", self.shape), Gaps::Weibull { shape: self.shape }),
+            ("exponential".to_owned(), Gaps::EXPONENTIAL),
+            (format!("Weibull, shape {}", self.shape), Gaps { shape: self.shape }),
         ];
         let run = |kind| simulate(machine, plan, kind, seconds, self.seed);
         kinds.into_iter().map(|(gaps, kind)| Ok((gaps, run(kind)?))).collect()
