@@ -6,13 +6,6 @@ use scr_comm::thread::RunError;
 use scr_comm::CollectiveError;
 use scr_prefix::{FileNameError, PrefixError};
 
-impl OpsError {
-    /// Refuses what was given, and says why, unless it can be used.
-    pub(super) fn refuse_unless(is_usable: bool, why: impl FnOnce() -> String) -> Result<(), Self> {
-        scr_base::ensure(is_usable, || Self::Refused(why()))
-    }
-}
-
 /// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum OpsError {

@@ -7,6 +7,7 @@
 //! before the index lists the dataset.
 
 use super::{OpsError, BLOCK_BYTES};
+use scr_base::ensure;
 use scr_base::env::Env;
 use scr_base::fs::verify::{checksum, open_whole};
 use scr_base::fs::{At, Durability, Files, Kind, Status};
@@ -59,10 +60,10 @@ impl Import<'_> {
     /// [`OpsError`].
     pub fn run(&self) -> Result<Imported, OpsError> {
         let found = self.name.len();
-        OpsError::refuse_unless((1..=MAX_NAME_BYTES).contains(&found) && !self.name.contains(&0), || {
-            format!(
+        ensure((1..=MAX_NAME_BYTES).contains(&found) && !self.name.contains(&0), || {
+            OpsError::Refused(format!(
                 "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
-            )
+            ))
         })?;
         self.refuse_taken(&self.ledger().index()?)?;
         let names = self.names()?;
@@ -170,7 +171,7 @@ impl Import<'_> {
             let path = self.prefix.file(name);
             let is_link = self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link);
             let why = || format!("{} is a symbolic link; give the file that it leads to", path.display());
-            OpsError::refuse_unless(!is_link, why)?;
+            ensure(!is_link, || OpsError::Refused(why()))?;
             let (file, before) = open_whole(self.files(), &path, None)?;
             refuse_linked(&path, &before)?;
             let crc = checksum(&*file, &path, BLOCK_BYTES)?;
@@ -284,9 +285,9 @@ type ReadFile = (PrefixFile, Status);
 /// By another name a file may belong to another dataset, or be written to.
 fn refuse_linked(path: &Path, status: &Status) -> Result<(), OpsError> {
     let (path, links) = (path.display(), status.links);
-    OpsError::refuse_unless(links <= 1, || {
-        format!("{path} has {links} names (hard links); give a copy of it, or remove the other names")
-    })
+    let why =
+        || format!("{path} has {links} names (hard links); give a copy of it, or remove the other names");
+    ensure(links <= 1, || OpsError::Refused(why()))
 }
 
 /// Refuses a file that is being written, and one that is another file now.
@@ -294,7 +295,7 @@ fn expect_unchanged(path: &Path, before: &Status, now: &Status) -> Result<(), Op
     let version = |status: &Status| (status.identity, status.len, status.mtime);
     let why =
         || format!("{} was changed while it was read; import it when nobody writes to it", path.display());
-    OpsError::refuse_unless(version(before) == version(now), why)
+    ensure(version(before) == version(now), || OpsError::Refused(why()))
 }
 
 /// A job is at work, and has this line in `running`.
