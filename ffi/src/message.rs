@@ -7,7 +7,7 @@ use scr_comm::Rank;
 use scr_plugin_api::held;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ffi::{c_char, CStr, CString};
+use std::ffi::{c_char, CString};
 use std::sync::Mutex;
 
 /// The source of messages, once a session has set it: the rank in its communicator, and the node.
@@ -108,10 +108,8 @@ pub(crate) fn keep_last_error(text: String) {
 #[allow(non_snake_case)] // The name is that of scr.h.
 pub extern "C" fn SCR_Last_error() -> *const c_char {
     // A thread that is ending has no text any more.
-    LAST_ERROR.try_with(|text| text.borrow().as_ptr()).unwrap_or(EMPTY.as_ptr())
+    LAST_ERROR.try_with(|text| text.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
-
-const EMPTY: &CStr = c"";
 
 /// Prints a warning: something is wrong, and the job continues.
 pub(crate) fn warn(text: &str) {

@@ -428,13 +428,6 @@ impl<'h, 'b> Requests<'h, 'b> {
     }
 }
 
-impl Requests<'_, '_> {
-    /// Asks for each request by itself, as the library may fail for all of them at once.
-    fn test_each(&mut self) {
-        self.active = self.requests.iter_mut().map(|request| usize::from(!test(request).1)).sum();
-    }
-}
-
 /// Asks for one request, which may be null. Gives the code, and whether the request has ended. For a failed one the library forgets
 /// the buffer and makes it null.
 fn test(request: &mut ffi::MPI_Request) -> (c_int, bool) {
@@ -462,7 +455,8 @@ impl Drop for Requests<'_, '_> {
         let mut patience = Patience::default();
         while self.active > 0 {
             if self.progress(|_| ()).is_err() {
-                self.test_each();
+                // Each request by itself, as the library may fail for all of them at once.
+                self.active = self.requests.iter_mut().map(|request| usize::from(!test(request).1)).sum();
             }
             let longest = match self.handle.expect_usable() {
                 Ok(()) => self.longest_wait,

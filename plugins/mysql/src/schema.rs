@@ -5,6 +5,7 @@
 use super::server::{DatabaseError, Server, NO_SUCH_DATABASE};
 use mysql::prelude::Queryable;
 use mysql::Conn;
+use scr_plugin_api::above_standard;
 
 /// A table, with the columns of C SCR, but for the number of a row, and those added to them.
 struct Table {
@@ -71,9 +72,8 @@ pub(crate) fn prepare(server: &Server) -> Result<Vec<String>, DatabaseError> {
     let mut connection = match server.connect() {
         Err(error) if error.code() == Some(NO_SUCH_DATABASE) => {
             let name = server.database.replace('`', "``");
-            server
-                .connect_without_database()?
-                .query_drop(format!("CREATE DATABASE IF NOT EXISTS `{name}`"))?;
+            let mut connection = above_standard(|| Conn::new(server.options()))?;
+            connection.query_drop(format!("CREATE DATABASE IF NOT EXISTS `{name}`"))?;
             done.push(format!("made the database {}", server.database));
             server.connect()?
         }

@@ -77,12 +77,8 @@ impl Server {
         Ok(above_standard(|| Conn::new(self.options().db_name(Some(&self.database))))?)
     }
 
-    /// A connection to the server, to make the database with.
-    pub(crate) fn connect_without_database(&self) -> Result<Conn, DatabaseError> {
-        Ok(above_standard(|| Conn::new(self.options()))?)
-    }
-
-    fn options(&self) -> OptsBuilder {
+    /// How to connect to the server, as to make the database.
+    pub(crate) fn options(&self) -> OptsBuilder {
         let options = OptsBuilder::new()
             .user(self.user.as_ref())
             .pass(self.password.as_ref())

@@ -257,7 +257,7 @@ impl Worker<'_> {
     fn compute(&mut self, item: Option<Item>) -> Result<Option<Item>, PluginError> {
         let Some(mut item) = item else { return Ok(None) };
         run_tasks(&mut item);
-        if item.plan.has_results() {
+        if !item.plan.result_sends.is_empty() || !item.plan.result_receives.is_empty() {
             self.incoming.push(take(&mut item.memory[Buffer::Incoming as usize]));
             return Ok(Some(item));
         }

@@ -147,11 +147,6 @@ impl StepPlan {
         plan
     }
 
-    /// Whether anything is sent or received when the tasks are done.
-    pub(crate) fn has_results(&self) -> bool {
-        !self.result_sends.is_empty() || !self.result_receives.is_empty()
-    }
-
     /// The next `len` bytes of a buffer.
     pub fn room(&mut self, buffer: Buffer, len: usize) -> Range<usize> {
         let end = &mut self.lens[buffer as usize];

@@ -131,7 +131,9 @@ impl Allocation {
         if self.end_is_given {
             return None;
         }
-        let (query, env) = (self.manager.end_time.clone().by_command(), self.env.clone());
+        let (mut query, env) = (self.manager.end_time.clone(), self.env.clone());
+        // They hold what was true at the start.
+        query.variables.clear();
         let (job, hidden) = (self.own_job_id.clone(), self.hidden.clone());
         Some(move || {
             let about = About { job: &job, nodes: &[], hidden: &hidden };

@@ -351,11 +351,6 @@ impl Query {
         self.of_groups(env).into_iter().map(|text| self.nodes_in(text)).collect()
     }
 
-    /// The same query without variables, which hold what was true at the start.
-    pub(crate) fn by_command(self) -> Self {
-        Self { variables: Vec::new(), ..self }
-    }
-
     /// All words that a command prints.
     ///
     /// # Errors

@@ -16,7 +16,6 @@ use crate::prelude::*;
 use clap::Subcommand;
 use scr_core::plugin::{PluginHost, PluginKind};
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 /// The questions about plugins.
 #[derive(Subcommand)]
@@ -182,17 +181,11 @@ fn ask<T: DeserializeOwned>(
     };
     let text = process::text(&mut output)?;
     let notes = process::text(&mut notes)?;
-    let ended = || match notes.split_once('\0') {
-        Some((note, _)) => format!("{} {note}", how_it_ended(status)),
-        None => how_it_ended(status),
+    let ended = || {
+        let code = status.code().unwrap_or_default();
+        let how = status.signal().map_or(format!("exit code {code}"), |signal| format!("signal {signal}"));
+        let note = notes.split_once('\0').map_or_else(String::new, |(note, _)| format!(" {note}"));
+        format!("ended the process with {how}{note}")
     };
     Ok(process::answer_in(&text).ok_or_else(ended))
-}
-
-fn how_it_ended(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("ended the process with signal {signal}"),
-        (None, Some(code)) => format!("ended the process with exit code {code}"),
-        (None, None) => "ended the process".to_owned(),
-    }
 }

@@ -138,7 +138,9 @@ fn report(args: &ReportArgs) -> Result<Answer> {
     };
     let mut json = json(&all);
     if let Some(users) = &users {
-        json["users"] = users.iter().map(user_json).collect();
+        let user =
+            |(user, jobs, of): &User| merged([figures_json(of), json!({ "user": user, "jobs": jobs })]);
+        json["users"] = users.iter().map(user).collect();
     }
     show(args.json, json, text, !all.is_empty())
 }
@@ -155,10 +157,6 @@ fn by_user(all: &[Job]) -> Vec<User> {
         sum.add(figures);
     }
     users.into_iter().map(|(user, (jobs, sum))| (user.to_owned(), jobs, sum)).collect()
-}
-
-fn user_json((user, jobs, figures): &User) -> Value {
-    merged([figures_json(figures), json!({ "user": user, "jobs": jobs })])
 }
 
 /// The job or the user that a mistyped name most likely means.

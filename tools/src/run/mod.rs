@@ -149,8 +149,8 @@ fn refuse_option(first: Option<&OsString>) -> Result<()> {
     let known = RunArgs::augment_args(clap::Command::new("run"));
     let known: Vec<_> =
         known.get_arguments().filter_map(|known| known.get_long()).map(|long| format!("--{long}")).collect();
-    let meant = param::nearest(name, known.iter().map(String::as_str));
-    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}'?"));
+    let meant = did_you_mean(name, known.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |meant| format!("; {meant}"));
     bail!("there is no option `{name}'{meant}; options of the launcher come after it")
 }
 
