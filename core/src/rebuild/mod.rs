@@ -26,6 +26,7 @@ use crate::cache::stale::StalePart;
 use crate::cache::verify::{PartFiles, Verified};
 use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
+use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
 use crate::typed::{first_value, route_values};
 use parts::LocalPart;
@@ -176,10 +177,7 @@ pub(crate) fn all(
     dropped.for_each(|part| part.remove_unless_held(job));
     found.is_any_replaced = report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
-    let of_other_release = of_other_release.iter().filter_map(|part| Some((Rank(0), part.part.id()?)));
-    let of_other_release: Vec<_> = of_other_release.collect();
-    found.of_other_release =
-        route_values(&*job.comm, &of_other_release)?.into_iter().map(|(_, id)| id).collect();
+    found.of_other_release = report_other_release(job, &of_other_release)?;
     if !on.is_shared {
         found.stale.extend(replaced.iter().map(LocalPart::stale));
     }
@@ -332,6 +330,26 @@ impl Sorted {
             left.insert(path);
         }
     }
+}
+
+/// Names what another release of scr wrote, and who has it. Gives the numbers of the datasets, on rank 0 only. Collective.
+fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, CommError> {
+    let own = |part: &LocalPart| Some((Rank(0), (part.part.id()?, part.map.other_release.clone()?)));
+    let all = route_values(&*job.comm, &parts.iter().filter_map(own).collect::<Vec<_>>())?;
+    let ids: BTreeSet<u64> = all.iter().map(|(_, (id, _))| *id).collect();
+    if let Some((_, (_, form))) = all.first() {
+        let place = |(rank, _): &(Rank, _)| format!("rank {rank} on {}", job.nodes.name(*rank));
+        let mut ranks: Vec<_> = all.iter().map(place).collect();
+        ranks.dedup();
+        let labels: Vec<_> = ids.iter().map(|id| format!("dataset {id}")).collect();
+        job.report.error(&format!(
+            "{}: {} was written by another release of scr ({form}): what it records stays, and that release's `scr postrun' \
+             saves it",
+            shortened(&ranks, 3),
+            shortened(&labels, 3)
+        ));
+    }
+    Ok(ids.into_iter().collect())
 }
 
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.

@@ -75,14 +75,7 @@ fn read(job: &Job, cache: &Cache, (store, folder, id, owner): Dealt) -> Option<L
     let path = part.filemap();
     let flaw = match &map {
         Err(error) => Some(scr_base::describe(error)),
-        Ok(Filemap { other_release: Some(form), .. }) => {
-            job.report.error_here(&format!(
-                "{} was written by another release of scr ({form}): what it records stays, and that release's `scr postrun' \
-                 saves it",
-                path.display()
-            ));
-            None
-        }
+        Ok(Filemap { other_release: Some(_), .. }) => None,
         Ok(map) => map.damaged.then(|| format!("{} is damaged", path.display())),
     };
     if let Some(flaw) = flaw {

@@ -138,6 +138,9 @@ fn what_another_release_has_left_in_cache_stays_and_no_run_begins_without_it() {
     let world = world.set("SCR_CACHE_PURGE", "0");
     let outcome = world.run(|application| application.restart(some));
     outcome.line_with(&["ERROR", "written by another release of scr (format 9, this one reads 2)", "stays"]);
+    // Each rank said it of each dataset.
+    let told: Vec<_> = outcome.lines.iter().filter(|line| line.contains("another release")).collect();
+    assert!(told.len() == 1 && told[0].contains("rank 0 on n0, rank 1 on n1"), "{told:?}");
     outcome.all_gave(&Some(6));
     assert!(maps.iter().all(|map| map.exists()));
 }
