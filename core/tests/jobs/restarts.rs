@@ -74,6 +74,19 @@ fn a_run_whose_last_checkpoint_failed_says_at_its_end_what_is_not_saved() {
     }
 }
 
+/// Of several in a row that did not even begin, the first one counted.
+#[test]
+fn each_checkpoint_that_cannot_be_begun_counts_as_failed() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let world = world.set("SCR_REQUIRE_RESTART", "1");
+    let outcome = world.run(|application| {
+        (2..=4).for_each(|step| assert!(application.begin(step).is_err()));
+        application.finalize().unwrap();
+    });
+    outcome.line_with(&["WARNING", "3 of 3 checkpoints of this run failed"]);
+}
+
 #[test]
 fn relative_names_begin_at_the_prefix_directory_where_the_job_runs_outside_of_it() {
     for bypass in ["0", "1"] {

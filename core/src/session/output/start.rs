@@ -26,7 +26,7 @@ impl Session {
     pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let _call = self.begin_call("SCR_Start_output");
         let begun = self.begin_output(name, flags);
-        if begun.is_err() && matches!(self.phase, Phase::Idle) {
+        if begun.is_err() && matches!(self.phase, Phase::Idle | Phase::Refused) {
             self.phase = Phase::Refused;
             if flags.checkpoint {
                 self.times.failed();
