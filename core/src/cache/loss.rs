@@ -74,12 +74,14 @@ pub(crate) enum Flaw {
     },
     /// It was written to later.
     #[error(
-        "{}{LATE}, as its time tells, and has no checksum that proves its bytes (SCR_CRC_ON_COPY=1 takes one)",
-        path.display()
+        "{}{LATE}, as its time tells, and has {}", path.display(),
+        if *has_crc { "other bytes" } else { "no checksum that proves its bytes (SCR_CRC_ON_COPY=1 takes one)" }
     )]
     Changed {
         /// Which file.
         path: PathBuf,
+        /// Whether its checksum was compared.
+        has_crc: bool,
     },
     /// A newer dataset was to replace it.
     #[error("{} was given to the application to write over, for a later dataset that was not completed", path.display())]
@@ -135,9 +137,9 @@ pub(crate) fn boot_of(files: &dyn Files) -> String {
     String::from_utf8_lossy(&files.machine()).trim().to_owned()
 }
 
-/// The loss of a part in bypass mode: a file that is not in the prefix directory as it was written. Such files have no checksums,
-/// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
-/// one that was given out for that, whatever its time.
+/// The loss of a part in bypass mode: a file that is not in the prefix directory as it was written. One that was written to since
+/// counts as lost, whatever its length, unless its checksum is still right: a later dataset may have begun to replace it. So
+/// does one that was given out for that, whatever its time.
 pub(crate) fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
     first_flaw_in_place(files, record).err().map(|flaw| Loss::of_data(scr_base::describe(&flaw)))
 }
@@ -148,7 +150,7 @@ fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Fla
         let path = record.prefix_path(file);
         match Overwritten::since(files, &prefix, &file.name, record.seq())? {
             true => Err(Flaw::Overwritten { path }),
-            false => expect_unchanged(files, &path, file),
+            false => expect_same(files, &path, file),
         }
     })
 }
@@ -158,9 +160,24 @@ pub(crate) fn expect_unchanged(files: &dyn Files, path: &Path, file: &FileRecord
     let status = expect_file(files, path, file.bytes, Some(file.mtime))?;
     match status.mtime == file.mtime {
         true => Ok(()),
-        false => Err(Flaw::Changed { path: path.to_owned() }),
+        false => Err(Flaw::Changed { path: path.to_owned(), has_crc: false }),
     }
 }
+
+/// The same, but where its time has changed the checksum decides, if it has one.
+fn expect_same(files: &dyn Files, path: &Path, file: &FileRecord) -> Result<(), Flaw> {
+    match (expect_unchanged(files, path, file), file.crc) {
+        (Err(Flaw::Changed { path, .. }), Some(_)) => {
+            match expect_bytes(files, &path, file.bytes, file.crc, BLOCK_BYTES) {
+                Err(FileError::Fs(error)) => Err(error.into()),
+                same => same.map_err(|_| Flaw::Changed { path, has_crc: true }),
+            }
+        }
+        (unchanged, _) => unchanged,
+    }
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// The same for a part with wrong bytes: a file that was written to later, as far as its time tells.
 pub(crate) fn written_since(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<String> {
@@ -182,23 +199,12 @@ pub(crate) enum Late {
 }
 
 /// A file that was written to after the dataset was complete, as far as its time, its length and its checksum tell.
-pub(crate) fn written_late(
-    files: &dyn Files,
-    place: &dyn PartPlace,
-    record: &RankRecord,
-    block_bytes: u64,
-) -> Option<Late> {
+pub(crate) fn written_late(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Late> {
     record.files.iter().find_map(|file| {
         let path = place.file(record, file);
-        let flaw = expect_unchanged(files, &path, file).err()?;
-        match (flaw, file.crc) {
-            (Flaw::Changed { .. }, None) if record.protection.bypass => Some(Late::Touched(path)),
-            (Flaw::Changed { .. } | Flaw::Length { .. }, None) => Some(Late::Written(path)),
-            (Flaw::Changed { .. } | Flaw::Length { .. }, crc) => {
-                let same = expect_bytes(files, &path, file.bytes, crc, block_bytes);
-                matches!(same, Err(FileError::Size { .. } | FileError::Checksum { .. }))
-                    .then_some(Late::Written(path))
-            }
+        match expect_same(files, &path, file).err()? {
+            Flaw::Changed { has_crc: false, .. } if record.protection.bypass => Some(Late::Touched(path)),
+            Flaw::Changed { .. } | Flaw::Length { .. } => Some(Late::Written(path)),
             _ => None,
         }
     })

@@ -155,16 +155,9 @@ fn rebuild(
             mark_failed(job, recovery.damaged_in_prefix())?;
             let is_damaged = job.any(recovery.wrong_bytes.is_some())?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
-            if recovery.is_spent_fetch()? {
-                job.report.error(&format!(
-                    "{label} cannot be restored from the prefix directory, where a run has read it in place: {why}. Only the \
-                     record of that leaves the cache"
-                ));
-                recovery.local.iter().for_each(|part| part.remove_unless_held(job));
-                return Ok(Recovered::Removed);
-            }
+            let is_spent = recovery.is_spent_fetch()?;
             let [is_unread, is_lost] = any(&*job.comm, [job.files().unread().is_some(), recovery.is_lost])?;
-            if recovery.scheme_fails.get() || is_unread || !is_lost {
+            if !is_spent && (recovery.scheme_fails.get() || is_unread || !is_lost) {
                 let what = match (recovery.scheme_fails.get(), is_unread) {
                     (true, _) => "the scheme can be used",
                     (_, true) => "it can be read",
@@ -176,10 +169,17 @@ fn rebuild(
                 ));
                 return Ok(Recovered::Unrecovered(Unrecovered::NotTried));
             }
-            job.report.error(&format!(
-                "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
-                 checkpoint is complete"
-            ));
+            match in_place || is_spent {
+                true => job.report.warn(&format!("the record in cache of {label} does not count: {why}")),
+                false => job.report.error(&format!(
+                    "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
+                     checkpoint is complete"
+                )),
+            }
+            if is_spent {
+                recovery.local.iter().for_each(|part| part.remove_unless_held(job));
+                return Ok(Recovered::Removed);
+            }
             let (refused, damage) = (recovery.refused, Some(why).filter(|_| is_damaged));
             Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost { refused, damage }))
         }

@@ -58,7 +58,6 @@ use output::Output;
 use restart_files::Listed;
 use route::{Folders, MeantPaths};
 use scr_comm::placement::Survives;
-use scr_config::param;
 use scr_plugin_api::Call;
 use scr_prefix::Running;
 use std::collections::BTreeSet;
@@ -237,8 +236,7 @@ impl Session {
     fn tell_of_late_writes(&mut self) {
         let known = self.last_completed.filter(|_| self.changed.is_none());
         let Some(cached) = known.and_then(|id| self.cache.dataset(id)) else { return };
-        let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
-        if let Some(late) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
+        if let Some(late) = written_late(self.job.files(), &cached.part, &cached.record) {
             let label = cached.record.label();
             let why = |path: &Path| format!("{} was written to after SCR_Complete_output", path.display());
             self.changed = match &late {

@@ -56,6 +56,25 @@ fn a_file_that_the_application_writes_to_too_late_is_named_in_its_next_call() {
     }
 }
 
+/// An ERROR said that it could not be restored, and then the run restarted from it. Its checksum was not looked at.
+#[test]
+fn what_lies_in_place_with_another_time_is_used_without_an_error() {
+    for changes in [false, true] {
+        let world = World::new(4, 4).set("SCR_CACHE_BYPASS", "1");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let file = world.prefix().join("ckpt.1/rank_1.0");
+        let file = std::fs::File::options().write(true).open(file).unwrap();
+        if changes {
+            std::os::unix::fs::FileExt::write_all_at(&file, b"late", 0).unwrap();
+        }
+        file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&(!changes).then_some(1));
+        assert_eq!(run.has_line_with("ERROR"), changes, "{:?}", run.lines);
+        assert_eq!(run.has_line_with("the record in cache of dataset 1 `ckpt.1' does not count"), changes);
+    }
+}
+
 /// It stayed the one to restart from by what commands read, and the next run called it lost.
 #[test]
 fn a_checkpoint_that_is_written_to_too_late_comes_back_or_no_run_restarts_from_it() {
@@ -387,7 +406,10 @@ fn without_a_cache_a_changed_file_is_named_and_no_message_mentions_a_rebuild() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 3] = [
         ("cannot look at", |path| std::fs::remove_file(path).unwrap()),
-        ("was written to after", |path| std::fs::write(path, std::fs::read(path).unwrap()).unwrap()),
+        ("was written to after", |path| {
+            let other: Vec<u8> = std::fs::read(path).unwrap().iter().map(|byte| !byte).collect();
+            std::fs::write(path, other).unwrap();
+        }),
         ("has 1 bytes where", |path| std::fs::write(path, "x").unwrap()),
     ];
     for (what, change) in changes {
