@@ -97,6 +97,10 @@ impl Copier<'_> {
         let this = Copier { files, ..*self };
         let mut copied = Copied::default();
         let mut parts = this.find(caches, id, &mut copied.passed_over)?;
+        // A flush of a dead job may have packed files, and nobody ends it with those.
+        for (part, _) in parts.iter().filter(|(part, _)| !part.is_held(files)) {
+            let _ = files.remove_if_there(&part.container());
+        }
         let key = |(_, map): &(PartDir, ScavengedMap)| DatasetKey::of(&map.record);
         // An id may have been used twice where ids could not be reserved; the newer dataset counts.
         let Some(newest) = parts.iter().max_by_key(|part| key(part)) else { return Ok(copied) };

@@ -302,10 +302,13 @@ fn a_node_that_comes_back_makes_the_refused_dataset_whole() {
     dead.assert_whole("with one node back");
 }
 
-/// The next run said that the flush of a dataset was rolled back that was complete, and only then its files went.
+/// The next run said that the flush of a dataset was rolled back that was complete, and only then its files went. Containers stayed
+/// for ever, as the lists did not name them any more.
 #[test]
 fn a_flush_that_a_dead_job_has_left_ends_once_the_dataset_is_complete_without_it() {
     let dead = Dead::xor(4, 4);
+    let packed = dead.world.node("n0").join("user1/scr.defjobid/scr.dataset.1/.scr/container_0");
+    std::fs::write(&packed, "packed").unwrap();
     dead.scavenge();
     let dataset = FlushFile::read(&RealFiles, &dead.prefix()).unwrap().entry(1).unwrap().dataset;
     let left = PendingFlush {
@@ -319,9 +322,11 @@ fn a_flush_that_a_dead_job_has_left_ends_once_the_dataset_is_complete_without_it
     };
     left.write(LedgerDir::new(&RealFiles, &dead.prefix())).unwrap();
     let half = staging_file(&dead.in_prefix(&file_name(1, Rank(2), 0)), &left.token);
-    std::fs::write(&half, "half").unwrap();
+    let half_packed = staging_file(&dead.in_prefix(".scr/scr.dataset.1/container.0"), &left.token);
+    let all = [packed, half, half_packed];
+    all[1..].iter().for_each(|half| std::fs::write(half, "half").unwrap());
     assert!(dead.build().outcome.is_complete());
-    assert!(!half.exists(), "{}", half.display());
+    all.iter().for_each(|left| assert!(!left.exists(), "{}", left.display()));
     dead.assert_whole("beside what was left of a flush");
     let next = dead.world.run(|application| assert_eq!(application.restart(small), Some(1)));
     assert!(!next.has_line_with("rolled back"), "{:?}", next.lines);

@@ -268,10 +268,17 @@ impl Closing<'_> {
             Err(error) if error.is_damage() => Vec::new(),
             staged => staged?,
         };
+        let (LedgerDir { files, prefix }, record) = (self.ledger, &self.record);
+        // Lists that were written since do not name containers.
+        let (folder, ending) = (prefix.dataset_dir(record.dataset.id), format!(".{}.part", record.token));
+        let mut packed = files.list_if_there(&folder)?;
+        packed.retain(|name| name.to_string_lossy().ends_with(&ending));
+        let packed = packed.iter().map(|name| folder.join(name));
+        let all = staged.into_iter().map(|file| file.staging).chain(packed);
         // Files that were saved from the nodes stay, to be built once more.
-        for file in staged.iter().filter(|_| !self.record.by().is_saving()) {
+        for path in all.filter(|_| !record.by().is_saving()) {
             self.expect_lock()?;
-            self.ledger.files.remove_if_there(&file.staging)?;
+            files.remove_if_there(&path)?;
         }
         Ok(())
     }
