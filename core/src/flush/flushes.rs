@@ -308,6 +308,7 @@ impl Flushes {
             site.cache.list(site.job, News::FlushInCall(listed));
         }
         let cached = dataset(site.cache, id);
+        let transport = transport.watched(site.job, &cached.record);
         let mut dataset = cached.record.dataset.clone();
         let (mine, detaches) = (policy::files_of(cached), is_async && transport.survives_job);
         let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, detaches)?;

@@ -9,6 +9,7 @@
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
 //! | `checked_scheme` | an impossible result of a scheme is an error that names the plugin |
 //! | `host` | one plugin by its kind and name, ready to make schemes, transports and log sinks |
+//! | `overdue` | calls of a scheme or transport that do not return |
 //! | `agree` | the same plugin on every rank, or the same error |
 //!
 //! Only plugins that the configuration names are ever opened; listing them needs their manifests only.
@@ -22,6 +23,7 @@ mod load;
 mod manifest;
 mod named;
 mod options;
+pub(crate) mod overdue;
 mod search;
 
 pub use agree::open_together;

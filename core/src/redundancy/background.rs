@@ -9,7 +9,6 @@
 //! protects the local ones if no member of their set lacks data, and rebuilds nothing from them.
 
 use super::error::RedundancyError;
-use super::overdue::{LongestCall, SchemePhase};
 use super::protect::Protect;
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::kept_open::KeptOpen;
@@ -19,6 +18,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::holdings::MOST_LOCAL;
 use crate::job::Job;
+use crate::plugin::overdue::{LongestCall, PluginPhase};
 use scr_base::env::Link;
 use scr_base::parallel;
 use scr_comm::collective::{all_reduce, barrier, Op};
@@ -307,7 +307,8 @@ pub(super) fn protect(
     local: LocalPart,
 ) -> Result<RankRecord, Failure> {
     let LocalPart { mut record, part, scheme } = local;
-    let phase = SchemePhase::begin(job, &record.protection.scheme, record.dataset.created, longest);
+    let plugin = ("scheme", &*record.protection.scheme);
+    let phase = PluginPhase::begin(job, plugin, &record.dataset, 0, longest);
     let protect = Protect { job, open, scheme: &*scheme, phase: &phase };
     let kept = protect.encode_part(&part, &mut record, Opened::new());
     let kept = kept.and_then(|kept| expect_unchanged(job, &record, &part).map(|()| kept));

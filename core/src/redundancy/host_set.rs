@@ -1,8 +1,8 @@
 //! One redundancy set as a scheme sees it: messages, bytes, and which members have lost theirs.
 
-use super::overdue::SchemePhase;
 use crate::cache::logical_file::LogicalFile;
 use crate::job::Job;
+use crate::plugin::overdue::PluginPhase;
 use scr_comm::set::{SetComm, SetError};
 use scr_comm::Rank;
 use scr_config::param;
@@ -28,7 +28,7 @@ pub(crate) struct HostSet<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) data: LogicalFile,
     pub(crate) redundancy: LogicalFile,
-    pub(super) phase: &'a SchemePhase<'a>,
+    pub(super) phase: &'a PluginPhase,
 }
 
 impl Set for HostSet<'_> {

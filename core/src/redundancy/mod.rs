@@ -13,7 +13,6 @@
 //! | `repair` | what ranks have lost, and what a set does about it: with the ranks of a job, or with threads in their place |
 //! | `fit` | whether the records of all ranks belong together |
 //! | `host_set` | a set as its scheme sees it |
-//! | `overdue` | calls of a scheme that do not return |
 //! | `neighbours` | which records a rank keeps for others |
 
 pub(crate) mod background;
@@ -21,7 +20,6 @@ mod error;
 mod fit;
 mod host_set;
 pub(crate) mod neighbours;
-mod overdue;
 pub mod plugins;
 pub(crate) mod protect;
 mod rebuild;

@@ -1,7 +1,8 @@
 //! The schemes and transports that a session uses: each loaded once, together on all ranks.
 
-use crate::cache::record::Protection;
+use crate::cache::record::{Protection, RankRecord};
 use crate::job::Job;
+use crate::plugin::overdue::{LongestCall, PluginPhase, WatchedTransport};
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use scr_base::describe;
 use scr_base::env::Env;
@@ -31,6 +32,18 @@ pub(crate) struct TransportInUse {
     pub(crate) asynchronous: bool,
     /// It continues after the job has ended, and any process of the node can look after its copies.
     pub(crate) survives_job: bool,
+}
+
+impl TransportInUse {
+    /// The same for the flush of a dataset, which all ranks begin and end together. Its calls are watched.
+    pub(crate) fn watched(self, job: &Job, record: &RankRecord) -> Self {
+        let transport = self.transport.clone().map(|transport| -> Arc<dyn Transport> {
+            let (plugin, bytes) = (("transport", &*self.name), record.data_bytes());
+            let phase = PluginPhase::begin(job, plugin, &record.dataset, bytes, &LongestCall::default());
+            Arc::new(WatchedTransport { transport, phase })
+        });
+        Self { transport, ..self }
+    }
 }
 
 /// The plugins in use.

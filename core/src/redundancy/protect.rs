@@ -3,7 +3,6 @@
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
 use super::neighbours;
-use super::overdue::SchemePhase;
 use super::sets::in_set;
 use crate::cache::kept_open::KeptOpen;
 use crate::cache::logical_file::LogicalFile;
@@ -11,6 +10,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
 use crate::cache::verify::{compare_data, Opened, PartFiles};
 use crate::job::Job;
+use crate::plugin::overdue::PluginPhase;
 use scr_base::fs::{At, FsError};
 use scr_comm::set::{SetComm, SetError};
 use scr_config::param;
@@ -21,7 +21,7 @@ pub(crate) struct Protect<'a> {
     pub(crate) job: &'a Job,
     pub(crate) open: &'a KeptOpen,
     pub(crate) scheme: &'a dyn Scheme,
-    pub(super) phase: &'a SchemePhase<'a>,
+    pub(super) phase: &'a PluginPhase,
 }
 
 impl Protect<'_> {

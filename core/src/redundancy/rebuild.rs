@@ -5,7 +5,6 @@
 
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
-use super::overdue::SchemePhase;
 use super::protect::{exchange_lens, record_protected};
 use super::repair::Losses;
 use super::sets::in_set;
@@ -14,6 +13,7 @@ use crate::cache::part::PartPlace;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::{compare, Damage, Extent, Opened, PartFiles, Verified};
 use crate::job::Job;
+use crate::plugin::overdue::PluginPhase;
 use scr_base::fs::{permissions, At, Files, FsError, How};
 use scr_comm::set::SetComm;
 use scr_plugin_api::{Scheme, SetShape};
@@ -26,7 +26,7 @@ pub(super) struct SetRepair<'a> {
     pub(super) part: &'a dyn PartPlace,
     pub(super) record: &'a RankRecord,
     pub(super) losses: &'a Losses,
-    pub(super) phase: &'a SchemePhase<'a>,
+    pub(super) phase: &'a PluginPhase,
     /// How much of a part that is not lost is compared.
     pub(super) extent: Extent,
 }

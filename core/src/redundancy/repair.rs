@@ -6,7 +6,6 @@
 
 use super::error::RedundancyError;
 use super::fit;
-use super::overdue::{LongestCall, SchemePhase};
 use super::rebuild::SetRepair;
 use crate::cache::loss::{written_since, Loss, Lost};
 use crate::cache::part::PartPlace;
@@ -14,6 +13,7 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{Damage, Extent, PartFiles, Verified};
 use crate::job::Job;
 use crate::log::{Event, Record};
+use crate::plugin::overdue::{LongestCall, PluginPhase};
 use crate::typed::{first_value, pack, unpack};
 use scr_base::describe;
 use scr_base::fs::FsError;
@@ -160,8 +160,8 @@ impl Repair<'_> {
         extent: Extent,
     ) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
         let (job, longest) = (self.job, LongestCall::default());
-        let (name, created) = (&record.protection.scheme, record.dataset.created);
-        let phase = &SchemePhase::begin(job, name, created, &longest);
+        let plugin = ("scheme", &*record.protection.scheme);
+        let phase = &PluginPhase::begin(job, plugin, &record.dataset, 0, &longest);
         let repair = SetRepair { job, scheme, part, record, losses, phase, extent };
         match remedy == Remedy::Rebuild {
             true => repair.rebuild(ready).map(|verified| (verified, None)),

@@ -3,7 +3,6 @@
 use super::background::{self, LocalPart};
 use super::error::RedundancyError;
 use super::neighbours;
-use super::overdue::{LongestCall, SchemePhase};
 use super::protect::{sum_if_wanted, Protect};
 use super::sets::{in_set, OwnSet};
 use crate::cache::filemap::{Entry, Journal};
@@ -15,6 +14,7 @@ use crate::cache::Cache;
 use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use crate::plugin::check_plugins;
+use crate::plugin::overdue::{LongestCall, PluginPhase};
 use crate::redundancy::plugins::Plugins;
 use scr_base::fs::At;
 use scr_comm::collective::{all_reduce, Op};
@@ -245,8 +245,8 @@ impl Schemes {
         opened: Opened,
     ) -> Collective<()> {
         let scheme = self.plugins.scheme(job, &record.protection)?;
-        let (name, created) = (&record.protection.scheme, record.dataset.created);
-        let phase = SchemePhase::begin(job, name, created, &self.longest);
+        let plugin = ("scheme", &*record.protection.scheme);
+        let phase = PluginPhase::begin(job, plugin, &record.dataset, 0, &self.longest);
         let protect = Protect { job, open: &cache.open, scheme: &*scheme, phase: &phase };
         let kept = protect.encode_part(part, record, opened);
         job.agree(kept.and_then(|kept| prepare(job, record, &kept, part, journal)))

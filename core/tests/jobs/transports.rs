@@ -1,7 +1,8 @@
 //! The options of a transport on a `STORE` line reach it, and are checked like the options of a scheme.
 
-use super::world::{plugins, World};
+use super::world::{plugins, said, World};
 use scr_comm::Rank;
+use scr_test_kit::descriptors::wait_until;
 use scr_test_plugins::{built, manifest};
 use tempfile::TempDir;
 
@@ -29,6 +30,22 @@ fn refusal(keys: &str) -> String {
     // It is safe in cache.
     run.all_gave(&Ok(()));
     run.line_with(&["ckpt.1", "kept in cache"]).to_owned()
+}
+
+/// The entry of the code was that of an error of the system.
+#[test]
+fn a_panic_of_a_plugin_has_a_code_of_its_own() {
+    let folder = TempDir::new().unwrap();
+    let world = world("", &folder).set("SCR_COPY_TYPE", "FILE").set("SCR_FLUSH", "0");
+    std::fs::write(folder.path().join("mad.toml"), manifest("MAD", "scheme", "libobedient.so")).unwrap();
+    std::fs::write(world.prefix().join(".scrconf"), "CKPT=0 TYPE=MAD PANIC=protect\n").unwrap();
+    let run = world.run(|application| application.checkpoint(1, sizes).map_err(said));
+    run.ranks.iter().for_each(|error| {
+        let error = error.as_ref().unwrap_err();
+        assert!(error.contains("protect panicked: asked to panic"), "{error}");
+    });
+    let error = run.ranks[0].as_ref().unwrap_err();
+    assert!(scr_base::codes::coded("ERROR", error).ends_with("[SCR-613]"));
 }
 
 #[test]
@@ -152,4 +169,33 @@ fn an_asynchronous_flush_for_which_nobody_names_a_transport_is_made_by_threads()
     world.lose("n0");
     world.lose("n1");
     world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+}
+
+/// Nothing said so.
+#[test]
+fn a_transport_that_does_not_return_is_named_with_its_ranks() {
+    let folder = TempDir::new().unwrap();
+    let goes_on = folder.path().join("goes_on");
+    let world = world(&format!("FLUSH=TRY PANIC={}", goes_on.display()), &folder);
+    let text = manifest("TRY", "transport", "libobedient.so") + "[capabilities]\nasynchronous = true\n";
+    std::fs::write(folder.path().join("try.toml"), text).unwrap();
+    let world = world.set("SCR_FLUSH_ASYNC", "1");
+    let run = world.run(|application| {
+        application.checkpoint(1, sizes).unwrap();
+        wait_until(|| {
+            application.wait(700);
+            if application.has_said("the transport TRY has not returned for") {
+                std::fs::write(&goes_on, "").unwrap();
+            }
+            goes_on.exists()
+        });
+        // It has copied nothing.
+        application.finalize().is_ok()
+    });
+    run.line_with(&["ERROR", "the transport TRY has not returned for", "wait on rank 0 on n0", "[SCR-614]"]);
+    let is_noted = || {
+        let mut left = std::fs::read_dir(world.prefix().join(".scr")).unwrap().flatten();
+        left.any(|entry| entry.file_name().to_string_lossy().starts_with("overdue."))
+    };
+    wait_until(|| !is_noted());
 }

@@ -459,6 +459,11 @@ impl Application {
         self.env.clock().advance(Duration::from_secs(seconds));
     }
 
+    /// Whether this rank has said this to the user.
+    pub(crate) fn has_said(&self, words: &str) -> bool {
+        self.env.output().has_error_with(words)
+    }
+
     pub(crate) fn finalize(&mut self) -> Result<(), Error> {
         self.session.take().expect("not finalized yet").finalize()
     }

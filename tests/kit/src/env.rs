@@ -157,6 +157,11 @@ impl RecordedOutput {
         std::mem::take(&mut *held(&self.info))
     }
 
+    /// Whether a line about what went wrong has these words.
+    pub fn has_error_with(&self, words: &str) -> bool {
+        held(&self.error).iter().any(|line| line.contains(words))
+    }
+
     /// Takes the lines about what went wrong.
     pub fn take_errors(&self) -> Vec<String> {
         std::mem::take(&mut *held(&self.error))

@@ -1,5 +1,6 @@
 //! A plugin that does what its options say: it panics in the method named by `PANIC`, or ends the process there with exit
-//! code 0 if `exit-` comes before the name, or by `abort-`, and never returns if that is `hang-`. With `promise-all` it promises to survive the
+//! code 0 if `exit-` comes before the name, or by `abort-`, and never returns if that is `hang-`. With a path, `wait` returns once
+//! there is such a file. With `promise-all` it promises to survive the
 //! loss of all members, and with `any-length` it asks for more redundancy than there can be.
 
 use scr_plugin_api::{
@@ -71,6 +72,9 @@ impl Transport for Obedient {
     }
     fn wait(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {
         self.enter("wait");
+        while self.panic.starts_with('/') && !std::path::Path::new(&self.panic).exists() {
+            std::thread::yield_now();
+        }
         Ok(CopyState::Done)
     }
     fn cancel(&self, _ticket: &[u8]) -> Result<(), PluginError> {

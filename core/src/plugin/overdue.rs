@@ -1,4 +1,4 @@
-//! Calls of a scheme that do not return: which call of which scheme, and on which ranks.
+//! Calls of a scheme or transport that do not return: which call of which plugin, and on which ranks.
 //!
 //! A rank in such a call sends no messages any more, and the others wait for it. So the thread that watches its process writes a
 //! file below the prefix directory, and that of rank 0 reads these files and reports an error. Both do so only after a time that
@@ -6,33 +6,39 @@
 //!
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
-use super::repair::shortened;
 use crate::job::Job;
+use crate::redundancy::repair::shortened;
 use scr_base::env::{Clock, Watch, WatchStatus, Watched};
 use scr_base::fs::{Durability, Files};
 use scr_base::message::Reporter;
 use scr_comm::Rank;
-use scr_plugin_api::held;
-use std::cell::Cell;
+use scr_plugin_api::{held, CopyJob, CopyState, PluginError, Transport};
+use scr_prefix::DatasetDescriptor;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long the longest call of a run took, for each kind of call.
-#[derive(Debug, Default)]
-pub(crate) struct LongestCall(Cell<Option<Duration>>);
+/// How long the longest phase of a run took, for each kind of call.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LongestCall(Arc<Mutex<Option<Duration>>>);
 
 impl LongestCall {
-    /// After this time a call is overdue.
-    fn limit(&self) -> Duration {
-        self.0.get().map_or(FIRST, |longest| LEAST + TIMES * longest)
+    /// After this time a call is overdue. The first one may take a second for each MiB that it copies.
+    fn limit(&self, copied: u64) -> Duration {
+        held(&self.0).map_or(FIRST + Duration::from_secs(copied >> 20), |longest| LEAST + TIMES * longest)
     }
 }
 
-/// A phase in which all ranks call a scheme. It ends when it is dropped.
-pub(crate) struct SchemePhase<'a> {
+/// A phase in which all ranks call a plugin. It ends when it is dropped.
+pub(crate) struct PluginPhase {
     shared: Arc<Shared>,
-    longest: &'a LongestCall,
+    longest: LongestCall,
+}
+
+/// A transport in such a phase, which ends when nobody has it any more.
+pub(crate) struct WatchedTransport {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) phase: PluginPhase,
 }
 
 /// The watching thread's data on this rank.
@@ -43,7 +49,8 @@ struct Shared {
     rank: Rank,
     /// The name of this rank and its node.
     place: String,
-    scheme: String,
+    /// The kind and the name of the plugin.
+    plugin: String,
     folder: PathBuf,
     /// The files of this phase begin so.
     mark: String,
@@ -53,18 +60,24 @@ struct Shared {
     state: Mutex<CallState>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct CallState {
-    /// The call that the scheme is in, and since when; none while it waits for other members.
-    call: Option<(&'static str, Duration)>,
+    /// The calls that the plugin is in, and since when; none while a scheme waits for other members.
+    calls: Vec<(&'static str, Duration)>,
     recorded: bool,
     warned: bool,
     ended: bool,
 }
 
-impl<'a> SchemePhase<'a> {
-    /// Begins a phase for a dataset, which was created at this time on all ranks.
-    pub(crate) fn begin(job: &Job, scheme: &str, created: u64, longest: &'a LongestCall) -> Self {
+impl PluginPhase {
+    /// Begins a phase for a dataset, of which the plugin copies so many bytes.
+    pub(crate) fn begin(
+        job: &Job,
+        (kind, name): (&str, &str),
+        dataset: &DatasetDescriptor,
+        copied: u64,
+        longest: &LongestCall,
+    ) -> Self {
         let rank = job.comm.own_rank();
         let shared = Shared {
             clock: Arc::clone(&job.env.clock),
@@ -72,57 +85,76 @@ impl<'a> SchemePhase<'a> {
             report: job.report.clone(),
             rank,
             place: format!("{rank} on {}", job.nodes.name(job.rank())),
-            scheme: scheme.to_owned(),
+            plugin: format!("{kind} {name}"),
             folder: job.prefix.scr_dir(),
-            mark: format!("overdue.{created}."),
+            mark: format!("overdue.{}.", dataset.created),
             began: job.elapsed(),
-            limit: longest.limit(),
+            limit: longest.limit(copied),
             state: Mutex::default(),
         };
         Self::watched(&job.env.watch, shared, longest)
     }
 
-    fn watched(watch: &Watch, shared: Shared, longest: &'a LongestCall) -> Self {
+    fn watched(watch: &Watch, shared: Shared, longest: &LongestCall) -> Self {
         let shared = Arc::new(shared);
         watch.add(Arc::<Shared>::clone(&shared));
-        Self { shared, longest }
+        Self { shared, longest: longest.clone() }
     }
 
-    /// Calls the scheme.
+    /// Calls the plugin.
     pub(crate) fn call<R>(&self, name: &'static str, call: impl FnOnce() -> R) -> R {
-        let before = self.enter(Some(name));
-        let result = call();
-        held(&self.shared.state).call = before;
-        result
-    }
-
-    /// Does for the scheme what may wait for other members.
-    pub(crate) fn wait<R>(&self, wait: impl FnOnce() -> R) -> R {
-        let name = held(&self.shared.state).call.take().map(|(name, _)| name);
-        let result = wait();
         self.enter(name);
+        let result = call();
+        held(&self.shared.state).calls.retain(|(entered, _)| *entered != name);
         result
     }
 
-    fn enter(&self, name: Option<&'static str>) -> Option<(&'static str, Duration)> {
+    /// Does for a scheme what may wait for other members.
+    pub(crate) fn wait<R>(&self, wait: impl FnOnce() -> R) -> R {
+        let calls = std::mem::take(&mut held(&self.shared.state).calls);
+        let result = wait();
+        calls.into_iter().for_each(|(name, _)| self.enter(name));
+        result
+    }
+
+    fn enter(&self, name: &'static str) {
         let now = self.shared.clock.elapsed();
-        std::mem::replace(&mut held(&self.shared.state).call, name.map(|name| (name, now)))
+        held(&self.shared.state).calls.push((name, now));
     }
 }
 
-impl Drop for SchemePhase<'_> {
+impl Transport for WatchedTransport {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        self.phase.call("start", || self.transport.start(job))
+    }
+
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.phase.call("poll", || self.transport.poll(ticket))
+    }
+
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.phase.call("wait", || self.transport.wait(ticket))
+    }
+
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.phase.call("cancel", || self.transport.cancel(ticket))
+    }
+
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.phase.call("crc", || self.transport.crc(ticket, item))
+    }
+}
+
+impl Drop for PluginPhase {
     fn drop(&mut self) {
         let took = self.shared.clock.elapsed().saturating_sub(self.shared.began);
-        self.longest.0.set(self.longest.0.get().max(Some(took)));
+        let mut longest = held(&self.longest.0);
+        *longest = (*longest).max(Some(took));
         held(&self.shared.state).ended = true;
     }
 }
 
 impl Shared {
-    fn file(&self) -> PathBuf {
-        self.folder.join(format!("{}{}", self.mark, self.rank))
-    }
-
     /// Calls that ranks have recorded in this phase.
     fn recorded(&self) -> Vec<String> {
         let names = self.files.list(&self.folder).unwrap_or_default();
@@ -136,37 +168,35 @@ impl Shared {
 impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are ignored.
     fn poll(&self) -> WatchStatus {
-        let now = self.clock.elapsed();
-        let CallState { call, recorded, warned, ended } = *held(&self.state);
+        let (now, file) = (self.clock.elapsed(), self.folder.join(format!("{}{}", self.mark, self.rank)));
+        let CallState { calls, recorded, warned, ended } = held(&self.state).clone();
         if ended {
             if recorded {
-                let _ = self.files.remove_file(&self.file());
+                let _ = self.files.remove_file(&file);
             }
             return WatchStatus::Over;
         }
         if now.saturating_sub(self.began) < self.limit {
             return WatchStatus::UnderWay;
         }
-        let overdue = call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
+        let overdue = calls.into_iter().find(|(_, since)| now.saturating_sub(*since) >= self.limit);
         if let (Some((call, _)), false) = (overdue, recorded) {
             let text = format!("{call} on rank {}\n", self.place);
-            let written = self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced);
+            let written = self.files.write_atomic(&file, text.as_bytes(), 0o666, Durability::Unsynced);
             held(&self.state).recorded = written.is_ok();
         }
-        if self.rank == Rank(0) && !warned {
-            let ranks = self.recorded();
-            // The phase may have ended in the meantime.
-            let is_to_tell = !ranks.is_empty() && !held(&self.state).ended;
-            if is_to_tell {
-                held(&self.state).warned = true;
-                self.report.error(&format!(
-                    "the scheme {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
-                     another scheme or without these nodes",
-                    self.scheme,
-                    now.saturating_sub(self.began).as_secs(),
-                    shortened(&ranks, 3)
-                ));
-            }
+        let ranks = if self.rank == Rank(0) && !warned { self.recorded() } else { Vec::new() };
+        // The phase may have ended in the meantime.
+        let is_to_tell = !ranks.is_empty() && !held(&self.state).ended;
+        if is_to_tell {
+            held(&self.state).warned = true;
+            self.report.error(&format!(
+                "the {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
+                 another plugin or without these nodes",
+                self.plugin,
+                now.saturating_sub(self.began).as_secs(),
+                shortened(&ranks, 3)
+            ));
         }
         WatchStatus::UnderWay
     }
@@ -190,8 +220,6 @@ mod tests {
     use std::path::Path;
     use std::time::Instant;
 
-    const MIRROR: &str = "MIRROR";
-
     /// The knowledge of a rank of a phase, with its clock and its output. It is not watched.
     fn shared(rank: u32, folder: &Path, limit: Duration) -> (Shared, TestEnv) {
         let test = TestEnv::new(Arc::new(RealFiles), folder);
@@ -202,7 +230,7 @@ mod tests {
             files: env.files,
             rank: Rank(rank),
             place: format!("{rank} on n{rank}"),
-            scheme: MIRROR.to_owned(),
+            plugin: "scheme MIRROR".to_owned(),
             folder: folder.to_owned(),
             mark: "overdue.7.".to_owned(),
             began: Duration::ZERO,
@@ -215,11 +243,11 @@ mod tests {
     #[test]
     fn rank_0_names_the_call_and_the_ranks_that_it_has_not_returned_on_and_nobody_before_the_limit() {
         let dir = tempfile::tempdir().unwrap();
-        let limit = LongestCall(Cell::new(Some(Duration::from_secs(2)))).limit();
+        let limit = LongestCall(Arc::new(Mutex::new(Some(Duration::from_secs(2))))).limit(5 << 30);
         assert_eq!(limit, Duration::from_secs(80));
         let ranks: Vec<_> = (0..3).map(|rank| shared(rank, dir.path(), limit)).collect();
         // Rank 0 waits for other members, rank 1 for all ranks.
-        held(&ranks[2].0.state).call = Some(("protect", Duration::ZERO));
+        held(&ranks[2].0.state).calls.push(("protect", Duration::ZERO));
         let warnings_after = |seconds| {
             for (shared, test) in ranks.iter().rev() {
                 test.clock().advance(Duration::from_secs(seconds));
@@ -252,7 +280,7 @@ mod tests {
         let (shared, test) = shared(0, dir.path(), LEAST);
         let longest = LongestCall::default();
         let watch = Watch::default();
-        let phase = SchemePhase::watched(&watch, shared, &longest);
+        let phase = PluginPhase::watched(&watch, shared, &longest);
         let note = dir.path().join("overdue.7.0");
         phase.call("rebuild", || {
             phase.wait(|| test.clock().advance(2 * LEAST));
@@ -286,7 +314,7 @@ mod tests {
         let application = std::thread::spawn(move || {
             let longest = LongestCall::default();
             let watch = Watch::default();
-            let phase = SchemePhase::watched(&watch, shared, &longest);
+            let phase = PluginPhase::watched(&watch, shared, &longest);
             phase.call("rebuild", || {
                 test.clock().advance(2 * LEAST);
                 stalled.recv().unwrap();
