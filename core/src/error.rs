@@ -2,6 +2,7 @@
 
 use scr_base::fs::FsError;
 use scr_comm::{Collective, CollectiveError, CommError, RankErrors};
+use std::fmt::Display;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -38,13 +39,13 @@ pub enum Error {
 /// Names the step of a call in which the ranks agreed on an error.
 pub(crate) trait Doing<T> {
     /// What came of a step of a call, with the name of the step in its error.
-    fn doing(self, doing: impl Into<String>) -> Result<T, Error>;
+    fn doing(self, doing: impl Display) -> Result<T, Error>;
 }
 
 impl<T> Doing<T> for Collective<T> {
-    fn doing(self, doing: impl Into<String>) -> Result<T, Error> {
+    fn doing(self, doing: impl Display) -> Result<T, Error> {
         self.map_err(|error| match error {
-            CollectiveError::Ranks(why) => Error::Phase { doing: doing.into(), why },
+            CollectiveError::Ranks(why) => Error::Phase { doing: doing.to_string(), why },
             CollectiveError::Comm(error) => error.into(),
         })
     }

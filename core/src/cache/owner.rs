@@ -31,22 +31,18 @@ impl Owner {
     /// The owner of a record, as seen from the directory at `prefix`, which has the id `id`.
     pub fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
         let recorded = Path::new(OsStr::from_bytes(&record.prefix));
-        match Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id) {
-            Self::This if recorded != prefix.dir() && !is_same_folder(files, recorded, prefix.dir()) => {
-                [Self::Other, Self::This][usize::from(FlushFile::knows(files, prefix, &record.dataset))]
-            }
-            owner => owner,
-        }
+        let is_known = || FlushFile::knows(files, prefix, &record.dataset);
+        Self::of_path(recorded, record.prefix_id.as_ref(), files, (prefix, id), is_known)
     }
 
     /// The same of what is recorded for a directory that was at a path and had an id. A record without an id belongs to whichever
-    /// is at its path.
+    /// is at its path. `is_known` is asked where that directory is gone: whether this one knows the dataset.
     pub(crate) fn of_path(
         recorded: &Path,
         recorded_id: Option<&PrefixId>,
         files: &dyn Files,
-        prefix: &Prefix,
-        id: Option<&PrefixId>,
+        (prefix, id): (&Prefix, Option<&PrefixId>),
+        is_known: impl FnOnce() -> bool,
     ) -> Self {
         let has_id = recorded_id.is_none_or(|recorded| Some(recorded) == id);
         match recorded_id {
@@ -54,7 +50,7 @@ impl Owner {
             _ if !has_id => Self::Other,
             _ if is_same_folder(files, recorded, prefix.dir()) => Self::This,
             None => Self::Other,
-            Some(id) if is_gone(files, recorded, id) => Self::This,
+            Some(id) if is_gone(files, recorded, id) => [Self::Other, Self::This][usize::from(is_known())],
             Some(_) => Self::Twin,
         }
     }
@@ -64,7 +60,7 @@ impl Owner {
     pub fn original(files: &dyn Files, prefix: &Prefix) -> Option<String> {
         let (run, id) = (LastRun::read(files, prefix).ok()??, PrefixId::read(files, prefix).ok()?);
         let is_twin = |path: &String| {
-            Self::of_path(Path::new(path), id.as_ref(), files, prefix, id.as_ref()) == Self::Twin
+            Self::of_path(Path::new(path), id.as_ref(), files, (prefix, id.as_ref()), || true) == Self::Twin
         };
         run.prefix.filter(is_twin)
     }

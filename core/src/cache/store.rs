@@ -120,7 +120,7 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
     if let Some((one, other)) = said.first_apart_in(&seen.placement) {
         let identity =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
-        job.agree(identity).doing(format!("looking at the store {name}"))?;
+        job.agree(identity).doing(format_args!("looking at the store {name}"))?;
         return Err(Error::Config(format!(
             "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
              they share, or else set GROUP=NODE VIEW=PRIVATE",

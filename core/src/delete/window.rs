@@ -16,7 +16,7 @@ use scr_prefix::{Index, PrefixError};
 fn dataset(job: &Job, id: u64) -> Result<(), Error> {
     let (node, run) = (job.nodes.name(job.rank()), job.run.number);
     let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix, run };
-    let note = deleting.run(id).doing(format!("deleting dataset {id} from the prefix directory"))?;
+    let note = deleting.run(id).doing(format_args!("deleting dataset {id} from the prefix directory"))?;
     if let Some(note) = note {
         job.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
     }

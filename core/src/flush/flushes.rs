@@ -263,7 +263,7 @@ impl Flushes {
     /// One could not be taken back, and would list the dataset again.
     pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), Error> {
         let abandoned = job.do_on_first(|| job.ledger().abandon(|dataset| dataset.name == name));
-        abandoned.doing(format!("ending the flushes of `{}'", String::from_utf8_lossy(name)))?;
+        abandoned.doing(format_args!("ending the flushes of `{}'", String::from_utf8_lossy(name)))?;
         self.unfinished.retain(|(_, record)| record.dataset.name != name);
         Ok(())
     }

@@ -80,7 +80,8 @@ impl Schemes {
         let all = job.descriptors.redundancy.all().into_iter();
         let groups = all.map(|descriptor| descriptor.group.clone()).chain([NODE.to_owned()]);
         for group in groups.collect::<BTreeSet<_>>() {
-            let value = job.agree(job.group_value(&group)).doing(format!("finding the group {group}"))?;
+            let value =
+                job.agree(job.group_value(&group)).doing(format_args!("finding the group {group}"))?;
             let placement = job.placement_in(&group, &value)?;
             self.placements.insert(group, placement);
         }

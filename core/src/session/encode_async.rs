@@ -77,7 +77,7 @@ impl Session {
         }
         let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
         let scheme = self.schemes.plugins.scheme(&self.job, &cached.record.protection);
-        let scheme = scheme.doing(format!("protecting {}", cached.record.label()))?;
+        let scheme = scheme.doing(format_args!("protecting {}", cached.record.label()))?;
         let (record, part) = (cached.record.clone(), cached.part.clone());
         self.background.begin(LocalPart { record, part, scheme });
         Ok(())

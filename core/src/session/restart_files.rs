@@ -133,7 +133,7 @@ fn gather_lists(job: &Job, parts: &[(RankRecord, PartDir)]) -> Result<Lists, Com
 /// Gives rank 0 the lists that the prefix directory has. Collective.
 fn read_lists(job: &Job, record: &RankRecord) -> Result<Lists, Error> {
     let read = job.do_on_first(|| Rank2File::read(job.files(), &job.prefix, record.dataset.id));
-    let read = read.doing(format!("reading the lists of {}", record.label()))?;
+    let read = read.doing(format_args!("reading the lists of {}", record.label()))?;
     let lists = read.iter().flat_map(Rank2File::by_rank).map(|list| (list.clone(), OsString::new()));
     Ok((0..).map(Rank).zip(lists).collect())
 }

@@ -134,7 +134,7 @@ impl Here<'_> {
     /// Whether a flush goes there, though the directory may have been renamed since it began.
     fn has(&self, record: &TransferRecord, files: &dyn Files) -> bool {
         let recorded_id = record.prefix_id.as_ref();
-        Owner::of_path(&record.prefix, recorded_id, files, self.prefix, self.id) == Owner::This
+        Owner::of_path(&record.prefix, recorded_id, files, (self.prefix, self.id), || true) == Owner::This
     }
 }
 

@@ -73,7 +73,7 @@ impl Session {
                 record.dataset.name = default_name(id);
             }
         });
-        let (part, journal) = begun.doing(format!("starting {}", record.label()))?;
+        let (part, journal) = begun.doing(format_args!("starting {}", record.label()))?;
         self.job.report.info(&format!("Starting {}", record.label()));
         events::started(&self.job, &record, started.saturating_sub(self.computing_since));
         let is_older_at_risk = self.use_name(&record)?;
@@ -213,7 +213,7 @@ impl Session {
         if taken.is_err() {
             self.cache.remove_part(&self.job, &self.cache.part_of(record));
         }
-        taken.doing(format!("using the name of {} again", record.label()))
+        taken.doing(format_args!("using the name of {} again", record.label()))
     }
 
     /// A flush under way ends first: later it would replace what the application writes.
