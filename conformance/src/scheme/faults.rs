@@ -64,23 +64,20 @@ fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) -> Trie
         let step = count.div_ceil(POINTS).max(1) as usize;
         let points = (0..count).step_by(step).chain(count.checked_sub(1));
         let member = member as u32;
-        for injected in points
-            .flat_map(|call| [Injected::Failure { member, call }, Injected::Death { member, call }])
-            .collect::<Vec<_>>()
-        {
-            inject(kit, set, injected, call, member)?;
+        for (point, is_death) in points.flat_map(|point| [(point, false), (point, true)]) {
+            inject(kit, set, Injected { member, call: point, is_death }, call)?;
         }
     }
     Some(())
 }
 
 /// Calls the scheme with a fault of this member.
-fn inject(kit: &mut Kit<'_>, set: &SetUp, injected: Injected, call: Call, member: u32) -> Tried {
+fn inject(kit: &mut Kit<'_>, set: &SetUp, injected: Injected, call: Call) -> Tried {
     let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
     if outcome.ended.contains(&Ended::Hung) {
         kit.cure_of_call = None; // that of the check is about hangs
     }
-    let result = ended_orderly(set, &outcome, call, member);
+    let result = ended_orderly(set, &outcome, call, injected.member);
     kit.record(|| format!("set of {}, {injected:?} in {call:?}", set.members.len()), END, result)
 }
 

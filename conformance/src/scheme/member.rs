@@ -150,11 +150,9 @@ impl Member {
         let mut record = held(&self.record);
         let number = record.calls;
         record.calls += 1;
-        let fails = match self.set_up.injected {
-            Some(Injected::Failure { member, call }) => member == self.rank && call == number,
-            Some(Injected::Death { member, call }) => member == self.rank && call <= number,
-            None => false,
-        };
+        let fails = self.set_up.injected.is_some_and(|Injected { member, call, is_death }| {
+            member == self.rank && (call == number || is_death && call < number)
+        });
         if !fails {
             return Ok(());
         }
@@ -270,11 +268,7 @@ impl Set for MemberSet<'_> {
 
     fn processors(&self) -> u32 {
         // Both what a scheme does with one processor and what it does with more are tried.
-        if self.member.set_up.dataset.is_multiple_of(2) {
-            1
-        } else {
-            2
-        }
+        1 + u32::from(!self.member.set_up.dataset.is_multiple_of(2))
     }
 
     fn message_bytes(&self) -> u64 {

@@ -39,23 +39,15 @@ impl Call {
     }
 }
 
-/// The fault that is injected.
+/// The fault that is injected: one call of a member to its host fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Injected {
-    /// One call of a member to its host fails.
-    Failure {
-        /// Which member.
-        member: u32,
-        /// Which of its calls, counted from 0, of those that can fail.
-        call: u64,
-    },
-    /// A call of a member to its host fails, and so do all after it.
-    Death {
-        /// Which member.
-        member: u32,
-        /// Which of its calls, counted from 0, of those that can fail.
-        call: u64,
-    },
+pub struct Injected {
+    /// Which member.
+    pub member: u32,
+    /// Which of its calls, counted from 0, of those that can fail.
+    pub call: u64,
+    /// Whether all calls after it fail too, as if the member died.
+    pub is_death: bool,
 }
 
 /// A set that is ready for one call of a scheme.
