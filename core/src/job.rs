@@ -368,14 +368,6 @@ impl Job {
         self.said.borrow_mut().insert(what)
     }
 
-    /// Whether anything has failed as the application has closed files of scr. Collective.
-    ///
-    /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn has_lost_descriptors(&self) -> Result<bool, CommError> {
-        self.any(self.closed.load(Ordering::Relaxed))
-    }
-
     /// Whether this holds on any rank. Collective.
     ///
     /// # Errors

@@ -139,10 +139,9 @@ impl Outcome {
             _ => format!("members {}{text}", members.join(", ")),
         });
         let parts: Vec<String> = ends.chain(self.broken.iter().cloned()).collect();
-        if parts.is_empty() {
-            "every member succeeded".to_owned()
-        } else {
-            parts.join("; ")
+        match parts.is_empty() {
+            true => "every member succeeded".to_owned(),
+            false => parts.join("; "),
         }
     }
 

@@ -36,11 +36,6 @@ impl Loss {
     pub(crate) fn of_redundancy(why: impl Into<String>) -> Self {
         Self { lost: Lost::Redundancy, why: why.into() }
     }
-
-    /// That a part is local.
-    pub(crate) fn of_protection() -> Self {
-        Self { lost: Lost::Protection, why: "it was not protected yet".to_owned() }
-    }
 }
 
 /// A fault of a file of a part that is visible without reading it.
@@ -119,7 +114,7 @@ pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &Ra
             true => Loss::of_data(
                 "its node was started again before it was protected, and its files may lack bytes",
             ),
-            false => Loss::of_protection(),
+            false => Loss { lost: Lost::Protection, why: "it was not protected yet".to_owned() },
         });
     }
     let flaw =

@@ -5,13 +5,13 @@
 //! dataset has a file of the same name, or when the run ends.
 
 use super::running::RunningFlush;
-use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport, ToFlush};
+use super::{aggregate, new_token, policy, Flush, FlushError, FlushReport, ToFlush};
 use crate::cache::flush_file::News;
 use crate::cache::loss::{visible_loss, Lost};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::error::{Doing as _, Error};
-use crate::holdings::InPrefix;
+use crate::holdings::{due, InPrefix, When};
 use crate::job::{Job, Said};
 use crate::log::{Event, Record, Transfer};
 use crate::redundancy::plugins::TransportInUse;
@@ -92,7 +92,7 @@ impl Flushes {
     /// an error is only reported. Collective.
     pub(crate) fn flush_complete(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         self.poll(site)?;
-        for other in policy::output_to_retry(site.cache).into_iter().filter(|&other| other != id) {
+        for other in due(&site.cache.holdings(), When::Again).into_iter().filter(|&other| other != id) {
             let flushed = self.flush(site, other);
             report_only(site.job, flushed)?;
         }
@@ -285,8 +285,7 @@ impl Flushes {
                 CloseOutcome::TakenBack => (),
                 CloseOutcome::Complete => return Ok(()),
                 CloseOutcome::Unfinished(why) => {
-                    let dataset =
-                        String::from_utf8_lossy(&dataset(site.cache, id).record.dataset.name).into_owned();
+                    let dataset = dataset(site.cache, id).record.dataset.name_text();
                     return Err(FlushError::Unfinished { dataset, why }.into());
                 }
             }
@@ -572,7 +571,7 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         return Ok(());
     }
     let Some(newer) = site.cache.give_files_to(site.job, &owner)?.newer else { return Ok(()) };
-    Err(FlushError::Superseded { dataset: step::label(&owner.dataset), newer }.into())
+    Err(FlushError::Superseded { dataset: owner.dataset.name_text(), newer }.into())
 }
 
 /// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs,

@@ -60,11 +60,6 @@ pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     due(&cache.holdings(), When::End { checkpoints: job.params.get(&param::FLUSH) > 0 })
 }
 
-/// Output that could not be flushed when it was due.
-pub(super) fn output_to_retry(cache: &Cache) -> Vec<u64> {
-    due(&cache.holdings(), When::Again)
-}
-
 /// The transport that copies a dataset. Collective the first time that its store is flushed.
 pub(super) fn transport_of(
     job: &Job,

@@ -14,7 +14,6 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// A rank's share of a flush under way.
-#[derive(Debug)]
 pub(crate) struct RunningFlush {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
@@ -30,7 +29,6 @@ pub(crate) struct RunningFlush {
 }
 
 /// The place where the copying is done.
-#[derive(Debug)]
 pub(super) enum Running {
     /// In the call that began the flush.
     InCall,

@@ -90,15 +90,10 @@ impl Flush<'_> {
     ) -> Result<T, FlushError> {
         self.job.agree(result).or_else(|error| {
             Err(FlushError::Failed {
-                dataset: label(dataset),
+                dataset: dataset.name_text(),
                 step: step.name(),
                 account: error.agreed()?.to_string(),
             })
         })
     }
-}
-
-/// A dataset as errors name it.
-pub(super) fn label(dataset: &DatasetDescriptor) -> String {
-    String::from_utf8_lossy(&dataset.name).into_owned()
 }

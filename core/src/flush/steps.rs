@@ -6,7 +6,7 @@ use super::folder_owners::assign_owners;
 use super::lists;
 use super::plan::Plan;
 use super::running::RunningFlush;
-use super::step::{label, Step, StepError};
+use super::step::{Step, StepError};
 use super::throttle::Throttle;
 use super::{Flush, FlushError, FlushReport, ToFlush};
 use crate::typed::broadcast_value;
@@ -57,7 +57,7 @@ impl Flush<'_> {
             Err(error) => {
                 let newer = broadcast_value(&*self.job.comm, (self.job.rank() == Rank(0)).then_some(newer))?;
                 let error = newer.map_or(error, |newer| {
-                    let dataset = label(dataset);
+                    let dataset = dataset.name_text();
                     FlushError::Superseded { dataset, newer }
                 });
                 self.resolve_failed(&run, error).map(|()| run)
@@ -203,7 +203,7 @@ impl Flush<'_> {
         match outcome {
             CloseOutcome::Complete => Ok(()),
             CloseOutcome::Unfinished(why) => {
-                Err(FlushError::Unfinished { dataset: label(&record.dataset), why })
+                Err(FlushError::Unfinished { dataset: record.dataset.name_text(), why })
             }
             CloseOutcome::TakenBack => {
                 let left = self.job.any(!file_copy::remove_staging(self.files(), &run.copies))?;

@@ -24,10 +24,9 @@ pub enum InPrefix {
 impl InPrefix {
     /// A complete copy.
     pub fn whole(in_containers: bool) -> Self {
-        if in_containers {
-            Self::Containers
-        } else {
-            Self::Files
+        match in_containers {
+            true => Self::Containers,
+            false => Self::Files,
         }
     }
 

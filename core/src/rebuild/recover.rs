@@ -73,7 +73,8 @@ pub(crate) fn recover(
     let label = state.label(job, key, local)?;
     let same_size = state.ranks == Some(job.comm.size());
     let is_unfinished = state.is_unfinished(job.comm.size());
-    if is_unfinished && on.is_shared || !state.complete && is_being_written(job, local)? {
+    let is_held = || job.any(local.iter().any(|part| part.part.is_held(job.files())));
+    if is_unfinished && on.is_shared || !state.complete && is_held()? {
         job.report
             .notice(&format!("{label} is not complete, and another job may be writing it: it is left alone"));
         return Ok(Recovered::Unrecovered(Unrecovered::InUse));
@@ -113,11 +114,6 @@ pub(super) fn recover_damaged(
     rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(Some)
 }
 
-/// Whether a running process writes any part of it. Collective.
-fn is_being_written(job: &Job, local: &[&LocalPart]) -> Result<bool, CommError> {
-    job.any(local.iter().any(|part| part.part.is_held(job.files())))
-}
-
 /// Brings it back with all ranks that wrote it, and reports how that went.
 fn rebuild(
     on: Rebuild<'_>,
@@ -152,7 +148,9 @@ fn rebuild(
             }
             recovery.give_up();
             recovery.record_wrong_bytes();
-            mark_failed(job, recovery.damaged_in_prefix())?;
+            // Its number in the prefix directory.
+            let damaged = recovery.record.filter(|_| in_place && recovery.wrong_bytes.is_some());
+            mark_failed(job, damaged.map(|record| record.dataset.id))?;
             let is_damaged = job.any(recovery.wrong_bytes.is_some())?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             let is_spent = recovery.is_spent_fetch()?;
@@ -314,7 +312,9 @@ impl<'a> Recovery<'a> {
         let changed = moved || rebuilt || protected.is_some();
         let record = protected.unwrap_or_else(|| record.clone());
         self.record_recovered(&record, &part, changed)?;
-        self.send_off();
+        // The copies of parts that have reached their owners are of no use any more.
+        let moved = self.local.iter().filter(|local| local.owner != job.rank());
+        moved.for_each(|local| local.remove_unless_held(job));
         Ok(Restored { record, part, refused: self.refused, verified })
     }
 
@@ -542,24 +542,12 @@ impl<'a> Recovery<'a> {
         })
     }
 
-    /// Removes the copies of parts that have reached their owners.
-    fn send_off(&self) {
-        let moved = self.local.iter().copied().filter(|local| local.owner != self.on.job.rank());
-        moved.for_each(|local| local.remove_unless_held(self.on.job));
-    }
-
     /// Whether this is the record of a fetch in place. Cache has none of its bytes, so without those in the prefix directory it
     /// would only hide older parts of the same checkpoint on other nodes. A refusal stays recorded. Collective.
     fn is_spent_fetch(&self) -> Result<bool, CommError> {
         let is_fetched = |record: &RankRecord| record.protection.bypass && record.is_fetched();
         let fetched = self.on.job.any(self.record.is_some_and(is_fetched))?;
         Ok(fetched && !self.refused && !self.on.is_shared)
-    }
-
-    /// The number there of a dataset in place, if this rank has found wrong bytes in it.
-    fn damaged_in_prefix(&self) -> Option<u64> {
-        let in_place = self.record.filter(|record| record.protection.bypass);
-        in_place.filter(|_| self.wrong_bytes.is_some()).map(|record| record.dataset.id)
     }
 
     /// Records in the filemap that this rank's part has wrong bytes, as it stays and nobody has repaired it: commands compare

@@ -321,7 +321,7 @@ impl Repair<'_> {
         let names: Vec<_> = lost_parts.iter().map(|(_, text)| String::from_utf8_lossy(text)).collect();
         let (label, ranks, scheme) = (self.label, record.ranks(), &record.protection.scheme);
         let (names, lost) = (shortened(&names, SHOWN), losses.count());
-        let is_local = losses.is_any_local();
+        let is_local = losses.0.values().any(|lost| *lost == Lost::Protection);
         let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
             (_, false, _) if is_local => {
                 format!("the parts of {lost} of {ranks} ranks were not protected yet")
@@ -438,11 +438,6 @@ impl Losses {
     /// Whether a rank lacks data.
     pub(super) fn lacks_data(&self, rank: Rank) -> bool {
         self.0.get(&rank) == Some(&Lost::Data)
-    }
-
-    /// Whether any part is local.
-    pub(super) fn is_any_local(&self) -> bool {
-        self.0.values().any(|lost| *lost == Lost::Protection)
     }
 
     /// Whether a part of these ranks is local.

@@ -5,6 +5,7 @@ use crate::flush::Flushes;
 use crate::log::Figures;
 use scr_comm::collective::{all_reduce, Op};
 use scr_config::param;
+use std::sync::atomic::Ordering;
 
 /// An application that does not look at what its calls return would take its last checkpoints for written.
 const LOST_DESCRIPTORS: &str =
@@ -50,7 +51,7 @@ impl Session {
             self.job.report.warn(&unsaved);
         }
         flushed?;
-        match self.job.has_lost_descriptors()? {
+        match self.job.any(self.job.closed.load(Ordering::Relaxed))? {
             true => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),
             false => Ok(()),
         }

@@ -306,23 +306,20 @@ impl Session {
         };
         let datasets = cache.datasets_mut().iter_mut().filter(|cached| is_own(cached)).zip(survive);
         datasets.for_each(|(cached, survives)| cached.survives = Some(survives));
-        self.warn_unprotected();
-        Ok(())
-    }
-
-    /// Warns where the ranks run so that the checkpoint to restart from would be lost with a node, though it has a scheme.
-    fn warn_unprotected(&self) {
-        let Some(newest) = newest_cached(&self.job, &self.cache, |_| true) else { return };
-        let protection = &newest.record.protection;
-        let has_scheme = !protection.bypass && protects(&protection.scheme);
-        if has_scheme && newest.holding().is_unflushed() && newest.survives_now() == Some(Survives::Nodes(0))
-        {
-            self.job.report.warn(&format!(
+        let is_weak = |newest: &&CachedDataset| {
+            let protection = &newest.record.protection;
+            let has_scheme = !protection.bypass && protects(&protection.scheme);
+            has_scheme && newest.holding().is_unflushed() && newest.survives_now() == Some(Survives::Nodes(0))
+        };
+        // It has a scheme, and the ranks run so that it would be lost with a node.
+        if let Some(newest) = newest_cached(job, cache, |_| true).filter(is_weak) {
+            job.report.warn(&format!(
                 "`{}' in cache is not protected against the loss of a node: ranks that protected each other run on one node now; \
                  the next checkpoint is protected as this run's nodes allow",
                 newest.record.dataset.name_text()
             ));
         }
+        Ok(())
     }
 }
 

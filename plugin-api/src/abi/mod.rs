@@ -150,14 +150,10 @@ fn constructed<P, B>(
     boxed: impl FnOnce(Exported<P>) -> B,
 ) -> Constructed<B> {
     guard(format_args!("making the {what}"), || {
-        Ok(boxed(Exported::new(what, new(&unpacked(packed.as_slice())?)?)))
-    })
-}
-
-/// The options that a constructor was given.
-fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
-    KvTree::unpack(options).map_err(|error| {
-        PluginError::fault(format!("the options that the host sent cannot be read: {error}"))
+        let options = KvTree::unpack(packed.as_slice()).map_err(|error| {
+            PluginError::fault(format!("the options that the host sent cannot be read: {error}"))
+        })?;
+        Ok(boxed(Exported::new(what, new(&options)?)))
     })
 }
 

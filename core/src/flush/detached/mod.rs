@@ -21,7 +21,7 @@ pub use monitor::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult
 
 use super::pauses::WaitLimit;
 use super::running::{Running, RunningFlush};
-use super::step::{label, Step, StepError};
+use super::step::{Step, StepError};
 use super::{Flush, FlushError, FlushReport};
 use record::{TransferRecord, TransferState};
 use scr_base::fs::LEAST_PAUSE;
@@ -83,7 +83,7 @@ impl Flush<'_> {
                 self.job.report.notice(&format!(
                     "waiting for the flush of {}, of which {all_moved} bytes have been copied; it is given up once nothing has moved \
                      for {} s",
-                    label(&run.record.dataset),
+                    run.record.dataset.name_text(),
                     MOST_STANDING.as_secs()
                 ));
             }
@@ -91,7 +91,7 @@ impl Flush<'_> {
             waited += pause;
         };
         let taken_back = match self.agreed(&run.record.dataset, Step::Copying, arrived) {
-            Ok(()) => FlushError::TakenBack { dataset: label(&run.record.dataset) },
+            Ok(()) => FlushError::TakenBack { dataset: run.record.dataset.name_text() },
             Err(error) => error,
         };
         self.resolve_failed(run, taken_back)?;

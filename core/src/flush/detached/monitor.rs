@@ -287,12 +287,15 @@ impl TransferMonitor<'_> {
         false
     }
 
+    /// The transport that copies the files of a rank. It is asked again later where it cannot be had now.
+    fn transport_of(&self, record: &TransferRecord, polled: &mut PollResult) -> Option<Arc<dyn Transport>> {
+        let transport = (self.open)(&record.transport, &record.transport_options);
+        transport.map_err(|error| polled.postpone(&error)).ok()
+    }
+
     /// Asks the transport, and checks what came.
     fn poll_record(&self, record: &mut TransferRecord, polled: &mut PollResult) {
-        let transport = match (self.open)(&record.transport, &record.transport_options) {
-            Ok(transport) => transport,
-            Err(error) => return polled.postpone(&error),
-        };
+        let Some(transport) = self.transport_of(record, polled) else { return };
         let ended = match transport.poll(&record.ticket) {
             Ok(CopyState::Running(bytes)) => {
                 polled.unfinished = true;
@@ -325,10 +328,7 @@ impl TransferMonitor<'_> {
     /// Begins copies again that have failed: their sources are still in cache.
     fn repeat(&self, record: &mut TransferRecord, polled: &mut PollResult) {
         (record.repeated, record.unpolled) = (record.repeated + 1, 0);
-        let transport = match (self.open)(&record.transport, &record.transport_options) {
-            Ok(transport) => transport,
-            Err(error) => return polled.postpone(&error),
-        };
+        let Some(transport) = self.transport_of(record, polled) else { return };
         // One that could not be polled may be under way, and must not write to the files that are made now.
         let _ = transport.cancel(&record.ticket);
         file_copy::remove_staging(self.files, &record.copies);

@@ -116,12 +116,6 @@ impl Drop for RunningWorker {
     }
 }
 
-impl std::fmt::Debug for RunningWorker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunningWorker").field("progress", &self.progress()).finish_non_exhaustive()
-    }
-}
-
 /// A thread that panics must leave no other thread waiting for it.
 struct PanicIsFailure<'a>(&'a SharedFlags);
 
