@@ -8,7 +8,6 @@ use crate::prelude::*;
 use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir};
 use std::collections::HashSet;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::SystemTime;
@@ -236,8 +235,9 @@ fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
 /// Whether a process is a command of scr, or has the library mapped, or one of its plugins: a program may hold the library itself.
 fn runs_scr(program: &Path, mapped: &[PathBuf]) -> bool {
     let is_library = |path: &Path| {
-        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-        matches!(name.strip_prefix(b"libscr"), Some([b'.' | b'_', ..]))
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let rest = name.strip_prefix("libscr").unwrap_or_default();
+        rest.starts_with(['.', '_']) && rest.contains(".so")
     };
     is_scr(program) || mapped.iter().any(|path| is_library(path))
 }
