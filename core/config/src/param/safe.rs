@@ -1,5 +1,5 @@
-//! Settings that name programs, libraries or directories count only from sources that no other user can change. So do settings
-//! with variables, whose values may be secrets and could end up in files that others can read.
+//! Settings that name programs, libraries or directories, or let scr delete datasets, count only from sources that no other user
+//! can change. So do settings with variables, whose values may be secrets and could end up in files that others can read.
 //!
 //! They do not count from a `.scrconf` or `app.conf` in a prefix directory of another user. In a program that has more rights
 //! than its user, they do not count from the environment either, nor from files of that user, who chooses the prefix directory.
@@ -27,19 +27,33 @@ pub(super) fn counts(info: &Info, env: &Env) -> bool {
     !(env.is_privileged && names_place(info))
 }
 
+/// Whether datasets are deleted, or not saved, because of a parameter.
+fn deletes(info: &Info) -> bool {
+    let named = [
+        table::CACHE_PURGE.info(),
+        table::DISTRIBUTE.info(),
+        table::DROP_AFTER_CURRENT.info(),
+        table::PREFIX_SIZE.info(),
+        table::PREFIX_PURGE.info(),
+        table::SCAVENGE.info(),
+    ];
+    named.iter().any(|named| named.name == info.name)
+}
+
 /// The problem of a variable that does not count.
 pub(super) fn refused_variable(info: &Info) -> Cause {
     let why = "this program has more rights than the user who started it, so the environment is not trusted";
     untrusted(info.name, why)
 }
 
-/// That somebody else could have made a setting, which names a program, a library or a directory.
+/// That somebody else could have made a setting that does harm.
 fn untrusted(name: &str, why: &str) -> Cause {
     let name = quote(name);
-    format!("{name} can make scr use files of somebody else and does not count here: {why}").into()
+    format!("{name} can make scr use files of somebody else, or lose yours, and does not count here: {why}")
+        .into()
 }
 
-/// Removes the settings of a file that name a place or hold a variable, if the file is not trusted. It was found in `prefix`, which
+/// Removes the settings of a file that name a place, delete or hold a variable, if the file is not trusted. It was found in `prefix`, which
 /// is `safe` if it lies in one of these directories. A program with more rights than its user cannot be told of more of them.
 pub(super) fn drop_untrusted(
     env: &Env,
@@ -65,7 +79,7 @@ pub(super) fn drop_untrusted(
     };
     source.retain(|setting| {
         let named = match find(&setting.name) {
-            Some(info) => names_place(info),
+            Some(info) => names_place(info) || deletes(info),
             None => setting.name == STORE,
         };
         !(named || setting.value.contains('$')) || refuse(&setting.origin, title(setting))
@@ -107,6 +121,16 @@ CKPT=0 TYPE=XOR STORE=/dev/shm HELPER=/evil/helper
 SCR_FLUSH=3
 ";
 
+    const DELETIONS: &str = "\
+SCR_CACHE_PURGE=1
+SCR_DISTRIBUTE=0
+SCR_DROP_AFTER_CURRENT=1
+SCR_PREFIX_PURGE=1
+SCR_PREFIX_SIZE=1
+SCR_SCAVENGE=0
+SCR_FLUSH=3
+";
+
     fn resolved(world: &TestEnv) -> (Params, Vec<String>) {
         let env = world.env();
         let (params, problems) = Params::resolve(&Settings::with_last_run(&env), &env);
@@ -139,6 +163,17 @@ SCR_FLUSH=3
             assert_eq!(messages.len(), 8, "{messages:#?}");
             let allowed = "to trust it, set SCR_SAFE_PREFIX=/pfs/run1 in the environment";
             assert!(messages.iter().all(|line| line.ends_with(allowed)), "{messages:#?}");
+        }
+    }
+
+    /// In a prefix directory that everybody may write, like `/tmp`, one user deleted the checkpoints of another.
+    #[test]
+    fn the_files_of_another_user_delete_nothing() {
+        for file in ["/pfs/run1/.scrconf", "/pfs/run1/.scr/app.conf"] {
+            let (params, messages) = resolved(&world_of_user(4711, 0, &[(file, DELETIONS)]));
+            assert_eq!((set(&params), messages.len()), ("SCR_FLUSH=3".to_owned(), 6), "{messages:#?}");
+            let (params, messages) = resolved(&world_of_user(1000, 0, &[(file, DELETIONS)]));
+            assert_eq!((set(&params).lines().count(), messages.len()), (7, 0), "{messages:#?}");
         }
     }
 
