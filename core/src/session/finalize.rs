@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 /// An application that does not look at what its calls return would take its last checkpoints for written.
 const LOST_DESCRIPTORS: &str =
     "the application has closed files that scr keeps open, and what it was to write since then is not written";
+const LATE_WRITES: &str = "the last dataset was written to after SCR_Complete_output and is lost";
 
 impl Session {
     /// Whether the application should stop; the same on all ranks. Collective.
@@ -50,10 +51,11 @@ impl Session {
         if let Some(unsaved) = self.times.unsaved() {
             self.job.report.warn(&unsaved);
         }
-        flushed?;
-        match self.job.any(self.job.closed.load(Ordering::Relaxed))? {
-            true => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),
-            false => Ok(()),
+        let is_lost = flushed?;
+        match (self.job.any(self.job.closed.load(Ordering::Relaxed))?, is_lost) {
+            (true, _) => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),
+            (false, true) => Err(Error::Refused(LATE_WRITES.to_owned())),
+            (false, false) => Ok(()),
         }
     }
 
@@ -68,20 +70,21 @@ impl Session {
             std::mem::take(&mut self.halt).exit(&self.job);
         }
         self.report_costs();
-        flushed
+        flushed.map(drop)
     }
 
-    /// What is due is protected and flushed, and nothing is read any more. Collective.
-    fn flush_all(&mut self) -> Result<(), Error> {
+    /// What is due is protected and flushed, and nothing is read any more. Gives whether the last dataset is lost. Collective.
+    fn flush_all(&mut self) -> Result<bool, Error> {
         self.remove_copies();
         let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
         self.restart.release(&self.job);
         verified?;
         // No rank writes any more.
         let [changed] = all_reduce(&*self.job.comm, [self.told_of()], Op::Max)?;
-        self.mend(changed)?;
+        let is_lost = self.mend(changed)?;
         self.save_last()?;
-        self.with_flushes(Flushes::flush_last)
+        self.with_flushes(Flushes::flush_last)?;
+        Ok(is_lost)
     }
 
     /// Says what the job has cost at `SCR_DEBUG=1`, unless nothing was written or restored.

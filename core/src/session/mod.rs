@@ -266,24 +266,29 @@ impl Session {
     }
 
     /// Brings back the files of a dataset that ranks have written to since it was complete, or records that no run restarts from
-    /// it. Nothing is done for 0. Collective.
-    fn mend(&mut self, changed: u64) -> Result<(), Error> {
+    /// it, and gives whether that is so. Nothing is done for 0. Collective.
+    fn mend(&mut self, changed: u64) -> Result<bool, Error> {
         let loss = self.changed.take();
         if changed == 0 || self.cache.dataset(changed).is_none() {
-            return Ok(());
+            return Ok(false);
         }
         self.last_completed = None;
         self.with_flushes(Flushes::finish_all)?;
         let Self { job, cache, schemes, .. } = &*self;
-        let Some(cached) = cache.dataset(changed) else { return Ok(()) };
+        let Some(cached) = cache.dataset(changed) else { return Ok(false) };
+        let is_checkpoint = cached.record.dataset.checkpoint;
         let is_saved = cached.prefix.is_whole() && !cached.record.protection.bypass;
         let refused = cached.checkpoint();
         let is_whole = rebuild::changed(Rebuild { job, cache, schemes, is_shared: false }, cached, loss)?;
         self.cache.claim_anew(&self.job);
-        if !is_whole && !is_saved {
+        let is_lost = !is_whole && !is_saved;
+        if is_lost {
             record_refused(&self.job, &mut self.cache, &refused);
         }
-        Ok(())
+        if is_lost && is_checkpoint {
+            self.times.lost();
+        }
+        Ok(is_lost)
     }
 
     /// The application computes from now on.

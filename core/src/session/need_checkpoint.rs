@@ -42,6 +42,12 @@ impl CheckpointTimes {
         self.failed_last += 1;
     }
 
+    /// The last checkpoint that was complete is lost.
+    pub(super) fn lost(&mut self) {
+        self.count = self.count.saturating_sub(1);
+        self.failed();
+    }
+
     /// What the user has to hear at the end of a run whose last checkpoint has failed.
     pub(super) fn unsaved(&self) -> Option<String> {
         let (failed, all) = (self.failed, self.failed + self.count);
