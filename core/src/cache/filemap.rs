@@ -278,6 +278,8 @@ impl Filemap {
             }
             b"COMPLETE" if self.state >= PartState::Prepared => self.reach(PartState::Complete),
             b"REFUSED" if self.state >= PartState::Prepared => self.state = PartState::Refused,
+            // A rank that reads what others wrote may have begun a part, and then nothing came to be refused.
+            b"REFUSED" if self.record.is_some() => (),
             _ => return None,
         }
         Some(())
@@ -404,6 +406,14 @@ mod tests {
         assert_eq!(whole.record.as_ref(), Some(&own));
         assert_eq!(whole.neighbours, kept);
         assert!(!whole.damaged);
+    }
+
+    /// Such a part, of a run that read what other ranks had written, counted as one of another release for ever.
+    #[test]
+    fn a_refused_part_that_was_never_prepared_is_an_open_one() {
+        let own = sample(1);
+        let map = Filemap::parse(&journal(&[Entry::Open(&own), Entry::Refused]));
+        assert_eq!((map.state, map.damaged, map.other_release), (PartState::Open, false, None));
     }
 
     #[test]
