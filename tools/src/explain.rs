@@ -15,7 +15,8 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: &ExplainArgs) -> Result<Answer> {
     let text = args.message.join(" ");
     // The last words of a message are its code.
-    let code = text.rsplit_once("SCR-").map_or(text.as_str(), |(_, code)| code.trim_end_matches(']'));
+    let upper = text.to_ascii_uppercase();
+    let code = upper.rsplit_once("SCR-").map_or(&*upper, |(_, code)| code.trim_end_matches(']'));
     let is_code = !code.is_empty() && code.bytes().all(|digit| digit.is_ascii_digit());
     let entry = match is_code {
         true => entries().find(|entry| entry.code.strip_prefix("SCR-") == Some(code)),
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Answer> {
     let Some(Entry { code, head, means, cure }) = entry else {
         warn(match is_code {
             true => "there is no message of this code in this release",
-            false => "no entry has the words of this message; it says everything itself",
+            false => "no entry has these words; a message without a code says everything itself",
         });
         return Ok(Answer::No);
     };
@@ -40,9 +41,12 @@ mod tests {
     #[test]
     fn the_entry_of_a_message_is_found_by_code_and_by_words() {
         let of = |words: &str| run(&ExplainArgs { message: vec![words.to_owned()] }).unwrap();
-        for known in
-            ["SCR-112", "112", "SCR v1.0.0 WARNING: rank 0 on n0: a:1: there is no parameter SCR_X [SCR-112]"]
-        {
+        for known in [
+            "SCR-112",
+            "scr-112",
+            "112",
+            "SCR v1.0.0 WARNING: rank 0 on n0: a:1: there is no parameter SCR_X [SCR-112]",
+        ] {
             assert_eq!(of(known), Answer::Yes, "{known}");
         }
         assert_eq!([of("SCR-999"), of("SCR-12"), of("all is well")], [Answer::No; 3]);
