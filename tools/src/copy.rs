@@ -7,8 +7,8 @@ use crate::flush_file;
 use crate::prelude::*;
 use crate::progress::{Heartbeat, Progress};
 use scr_base::fs::FsError;
-use scr_core::job_folder;
 use scr_core::scavenge::{Copied, CopiedPart, Copier};
+use scr_core::{job_folder, recorded_bases};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The dataset to copy, and the places to copy from.
@@ -97,7 +97,7 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// The cache directories of this allocation on this node, where none are given.
+    /// The cache directories of this allocation on this node where none are given, also those that the job has recorded.
     pub(crate) fn find(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Self> {
         let mut caches = Self::default();
         for dir in given {
@@ -106,11 +106,14 @@ impl Caches {
             caches.take(dir, found.map(Some));
         }
         if given.is_empty() {
-            let descriptors = environment::descriptors(params)?;
-            let below = job_folder(params);
-            for base in descriptors.enabled().map(|store| &store.path).collect::<BTreeSet<_>>() {
-                caches.take(base.join(&below), OwnedDir::find(&*env.files, base, &below, env.uid));
+            let (descriptors, below) = (environment::descriptors(params)?, job_folder(params));
+            let find = |base: &Path| OwnedDir::find(&*env.files, base, &below, env.uid);
+            let mut bases: BTreeSet<_> = descriptors.enabled().map(|store| store.path.clone()).collect();
+            let known = environment::bases(env, params, true)?;
+            for folder in known.iter().filter_map(|base| find(base).ok()?) {
+                bases.extend(recorded_bases(&**folder.files(), folder.path()));
             }
+            bases.iter().for_each(|base| caches.take(base.join(&below), find(base)));
         }
         Ok(caches)
     }

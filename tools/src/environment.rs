@@ -4,7 +4,7 @@ use crate::prelude::*;
 use scr_base::env::Output;
 use scr_base::fs::{How, RealFiles};
 use scr_config::descriptor::Descriptors;
-use scr_config::param::Settings;
+use scr_config::param::{Origin, Settings};
 use scr_core::plugin::PluginHost;
 
 /// The environment of this process, with messages on standard error, so that standard output has the answer alone.
@@ -163,6 +163,16 @@ pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
 /// The descriptors of these parameters. The job and `scr config` report what is wrong with them but harmless.
 pub(crate) fn descriptors(params: &Params) -> Result<Descriptors> {
     Descriptors::build(params, &mut Vec::new()).context("cannot read the descriptors")
+}
+
+/// The bases of the settings, and for one allocation also the one where jobs leave their records, unless somebody who knows the
+/// job has named a control directory.
+pub(crate) fn bases(env: &Env, params: &Params, is_of_one: bool) -> Result<BTreeSet<PathBuf>> {
+    let descriptors = descriptors(params)?;
+    let stores = descriptors.stores.iter().chain([&descriptors.control]).map(|store| store.path.clone());
+    let knows_job = *params.origin(&param::CNTL_BASE) == Origin::Environment;
+    let record_base = env.record_base.clone().filter(|_| is_of_one && !knows_job);
+    Ok(stores.chain(record_base).collect())
 }
 
 /// Directories under their first names: one that is counted twice makes every sum wrong.

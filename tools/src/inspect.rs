@@ -209,13 +209,8 @@ fn not_seen(job: &JobContext, found: &[Inspected], silent: Option<&str>) -> Vec<
     // Without a record there is nothing to compare with.
     let listed = FlushFile::read(files, prefix).unwrap_or_default();
     let index = LedgerDir::new(files, prefix).index_as_it_is().ok();
-    let all = holdings(
-        files,
-        prefix,
-        &listed,
-        index.as_ref(),
-        Some(Found { datasets: found, user, job_id, silent }),
-    );
+    let found_there = Some(Found { datasets: found, user, job_id, silent });
+    let all = holdings(files, prefix, &listed, index.as_ref(), found_there);
     let is_seen = |held: &Held| found.iter().any(|found| found.dataset.id == held.entry.id);
     let row = |held: &Held| match &held.copy {
         Copy::Unknown(why) if !is_seen(held) => Some(Row::unknown(&held.entry, Some(why.clone()))),

@@ -12,7 +12,6 @@ use crate::machine::{current_job_id, Manifests};
 use crate::prelude::*;
 use in_use::{Choice, Liveness, NO_ALLOCATION};
 use scr_base::fs::{unless_missing, At, FsError, Kind};
-use scr_config::param::Origin;
 use scr_core::{metrics, recorded_bases};
 use scr_ops::unsaved;
 use std::os::unix::process::CommandExt;
@@ -58,13 +57,6 @@ struct Outcome {
     kept: Option<String>,
 }
 
-impl Outcome {
-    fn of(folder: &JobFolder, kept: Option<String>) -> Self {
-        let path = folder.dir.path().display().to_string();
-        Self { path, allocation: folder.job_id.clone(), removed: kept.is_none(), kept }
-    }
-}
-
 /// The outcomes for the folders of a user.
 #[derive(Deserialize)]
 struct Outcomes {
@@ -96,20 +88,26 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     // What is kept leaves something to do, but not an allocation that still runs where all dead ones were asked for.
     let mut is_done = true;
     let mut may_have_ended = Vec::new();
-    for (id, folders) in by_job {
+    for (id, mut folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
         may_have_ended.extend(in_use.iter().filter(|(_, is_known)| !is_known).map(|_| id.clone()));
         let user = folders.first().and_then(|folder| folder.parent.path().file_name().map(OsStr::to_owned));
-        let first = outcomes.len();
+        let mut keeps_any = false;
+        // The record of where the others are goes last.
+        folders.sort_by_key(|folder| !folder.recorded.is_empty());
         for folder in folders {
+            let is_needed = keeps_any && !folder.recorded.is_empty();
             let kept = match &in_use {
                 Some((why, _)) => Some(why.clone()),
+                None if is_needed => Some("it says where the other folders are".to_owned()),
                 None => remove(&folder, args).err().map(|error| format!("{error:#}")),
             };
-            is_done &= kept.is_none() || in_use.is_some() && args.dead;
-            outcomes.push(Outcome::of(&folder, kept));
+            keeps_any |= kept.is_some();
+            let path = folder.dir.path().display().to_string();
+            outcomes.push(Outcome { path, allocation: folder.job_id, removed: kept.is_none(), kept });
         }
-        if !args.dry_run && outcomes[first..].iter().all(|outcome| outcome.kept.is_none()) {
+        is_done &= !keeps_any || in_use.is_some() && args.dead;
+        if !args.dry_run && !keeps_any {
             user.iter().for_each(|user| remove_metrics(&env, &params, &user.to_string_lossy(), &id));
         }
     }
@@ -143,7 +141,7 @@ fn for_all_users(env: &Env, params: &Params, args: &CleanArgs) -> Result<Answer>
     let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users" && word != "--yes");
     let json = (!args.json).then_some("--json");
     let (mut worst, mut outcomes) = (0, Vec::new());
-    for (user, uid, gid) in users(env, &bases(env, params, args.allocation.as_deref())?) {
+    for (user, uid, gid) in users(env, &environment::bases(env, params, args.allocation.is_some())?) {
         let mut command = Command::new(&program);
         command.args(arguments()).args(json).uid(uid).gid(gid).current_dir("/").stdin(Stdio::null());
         command.env("USER", &user).env("SCR_USER_NAME", environment::as_setting(&user));
@@ -226,6 +224,8 @@ struct JobFolder {
     /// The user's folder.
     parent: OwnedDir,
     dir: OwnedDir,
+    /// The bases that the job has recorded there.
+    recorded: BTreeSet<PathBuf>,
 }
 
 /// A search for the folders of allocations of this user, or of one of them.
@@ -237,16 +237,6 @@ struct Search<'a> {
     refused: Vec<FsError>,
 }
 
-/// The bases of the settings, and for one allocation also the one where jobs leave their records, unless somebody who knows the
-/// job has named a control directory.
-fn bases(env: &Env, params: &Params, job_id: Option<&str>) -> Result<BTreeSet<PathBuf>> {
-    let descriptors = environment::descriptors(params)?;
-    let stores = descriptors.stores.iter().chain([&descriptors.control]).map(|store| store.path.clone());
-    let knows_job = *params.origin(&param::CNTL_BASE) == Origin::Environment;
-    let record_base = env.record_base.clone().filter(|_| job_id.is_some() && !knows_job);
-    Ok(stores.chain(record_base).collect())
-}
-
 impl Search<'_> {
     /// The folders in every store and the control base, and in the bases that jobs have recorded. A folder that belongs to somebody
     /// else, or is a link, is none.
@@ -254,10 +244,9 @@ impl Search<'_> {
     /// # Errors
     /// A folder cannot be listed.
     fn folders(&mut self) -> Result<Vec<JobFolder>> {
-        let mut bases = bases(self.env, self.params, self.job_id)?;
+        let mut bases = environment::bases(self.env, self.params, self.job_id.is_some())?;
         let mut folders = self.in_bases(&bases)?;
-        let recorded =
-            folders.iter().flat_map(|folder| recorded_bases(&**folder.dir.files(), folder.dir.path()));
+        let recorded = folders.iter().flat_map(|folder| folder.recorded.clone());
         let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
         folders.extend(self.in_bases(&further)?);
         Ok(folders)
@@ -280,8 +269,10 @@ impl Search<'_> {
                 let is_meant = |id: &&str| !id.is_empty() && self.job_id.is_none_or(|wanted| wanted == *id);
                 let Some(job_id) = job_id.filter(is_meant).map(str::to_owned) else { continue };
                 match parent.find_below(&name, uid) {
-                    Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
-                    Ok(None) => (),
+                    Ok(found) => folders.extend(found.map(|dir| {
+                        let recorded = recorded_bases(&**dir.files(), dir.path());
+                        JobFolder { job_id, parent: parent.clone(), dir, recorded }
+                    })),
                     Err(error) => warn(format_args!("not checked: {}", describe(&error))),
                 }
             }
@@ -297,10 +288,9 @@ fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeSet<(String, u32, u32)> {
         for name in env.files.list(base).unwrap_or_default() {
             let path = base.join(&name);
             let Ok(status) = env.files.status(&path) else { continue };
-            let jobs = || env.files.list(&path).unwrap_or_default();
-            let is_of_scr =
-                || jobs().iter().any(|job| job.to_str().is_some_and(|job| job.starts_with("scr.")));
-            if let (Kind::Dir, Some(name), true) = (status.kind, name.to_str(), is_of_scr()) {
+            let jobs = env.files.list(&path).unwrap_or_default();
+            let is_of_scr = jobs.iter().any(|job| job.to_str().is_some_and(|job| job.starts_with("scr.")));
+            if let (Kind::Dir, Some(name), true) = (status.kind, name.to_str(), is_of_scr) {
                 users.insert((name.to_owned(), status.uid, status.gid));
             }
         }

@@ -252,7 +252,7 @@ impl Scavenge<'_> {
     }
 }
 
-/// A file system may need minutes to fail over; after this time without a byte moved on any node it is not waited for.
 /// A node that has not said what it has after this time is not waited for.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
+/// A file system may need minutes to fail over; after this time without a byte moved on any node it is not waited for.
 const LONGEST_IDLE: Duration = Duration::from_secs(600);

@@ -131,6 +131,48 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
     }
 }
 
+/// Status called such a dataset lost, and postrun advised to drop it. The first clean kept it and forgot where it was.
+#[test]
+fn what_a_job_with_a_cache_of_its_own_has_left_is_found_until_it_is_saved() {
+    let id = format!("8{:08}", std::process::id());
+    let uid = rustix::process::getuid().as_raw();
+    let job =
+        FinishedJob::recording(&[("SCR_FLUSH", "0"), ("SCR_COPY_TYPE", "XOR"), ("SCR_JOB_ID", &id)], uid);
+    let record = job.path().join(format!("record/user1/scr.{id}"));
+    let tree = job.path().join("tree");
+    ["bin", "etc"].iter().for_each(|folder| fs::create_dir_all(tree.join(folder)).unwrap());
+    put_command(&tree.join("bin/scr"));
+    let known = job.path().join("record").display().to_string();
+    fs::write(tree.join("etc/scr.conf"), format!("SCR_CNTL_BASE={known}\nSCR_CACHE_BASE={known}\n")).unwrap();
+    let scr = |words: &str| {
+        let mut command = Command::new(tree.join("bin/scr"));
+        command.env_clear().current_dir(job.prefix()).env("USER", "user1").env("SCR_JOB_ID", &id);
+        command.env("SCR_PLUGIN_PATH", job.plugins()).args(words.split(' ')).output().unwrap()
+    };
+    let inspected = scr("inspect");
+    assert!(
+        code(&inspected) == 0 && out(&inspected).contains("ckpt.1"),
+        "{}{}",
+        out(&inspected),
+        err(&inspected)
+    );
+    let shown = scr("status");
+    assert!(!out(&shown).contains("lost: no node"), "{}", out(&shown));
+    let clean = format!("clean --allocation {id} --ended");
+    for words in [format!("{clean} --dry-run"), clean.clone(), clean.clone()] {
+        let kept = scr(&words);
+        assert_eq!(code(&kept), 1, "{words}: {}{}", out(&kept), err(&kept));
+        assert!(record.exists() && err(&kept).contains("Save it with `scr postrun'"), "{}", err(&kept));
+    }
+    let saved = scr("postrun");
+    assert!(code(&saved) == 0 && err(&saved).contains("`ckpt.1' is complete in"), "{}", err(&saved));
+    let recorded = scr_core::recorded_bases(&RealFiles, &record);
+    let cleaned = scr(&clean);
+    assert_eq!(code(&cleaned), 0, "{}", err(&cleaned));
+    assert!(!record.exists() && !recorded.is_empty(), "{}", out(&cleaned));
+    assert!(recorded.iter().all(|base| !base.join(format!("user1/scr.{id}")).exists()), "{}", out(&cleaned));
+}
+
 /// Each user's part was an answer of its own, and "nothing is left" followed what was kept.
 #[test]
 fn all_users_have_one_answer() {
