@@ -171,10 +171,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
 /// The forms of what releases exchange.
 fn formats() -> Table {
     let (agent, api) = (scr_core::flush::RECORD_VERSION, scr_plugin_api::abi::API_VERSION);
-    let in_prefix = scr_prefix::FORMATS.map(|(file, first, last)| match first == last {
-        true => [file.to_owned(), first.to_string(), "prefix directory".to_owned()],
-        false => [file.to_owned(), format!("{first} to {last}"), "prefix directory".to_owned()],
-    });
+    let in_prefix = scr_prefix::FORMATS
+        .map(|(file, read)| [file.to_owned(), scr_prefix::versions(&read), "prefix directory".to_owned()]);
     let others = [
         ["filemap", &filemap::VERSION.to_string(), "cache"],
         ["detached.*", agent, "flush that outlives its job"],

@@ -3,6 +3,7 @@
 use crate::ledger::Refusal;
 use scr_base::fs::verify::FileError;
 use scr_base::fs::FsError;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Why a file below the prefix directory could not be read or written.
@@ -28,8 +29,8 @@ pub enum PrefixError {
     )]
     Elsewhere { dir: PathBuf },
     /// Written by another release.
-    #[error("{} has format version {found}, and this release reads version {expected}", path.display())]
-    Version { path: PathBuf, found: u64, expected: u64 },
+    #[error("{} has format version {found}, and this release reads version {}", path.display(), versions(reads))]
+    Version { path: PathBuf, found: u64, reads: RangeInclusive<u64> },
     /// A file that must be there is missing.
     #[error("{} is missing", path.display())]
     Missing { path: PathBuf },
@@ -98,9 +99,17 @@ impl PrefixError {
             | PrefixError::Refused(Refusal::InUse { .. } | Refusal::Written { .. })
             | PrefixError::Elsewhere { .. } => false,
             // A file of a later release is valid for that release.
-            PrefixError::Version { found, expected, .. } => found < expected,
+            PrefixError::Version { found, reads, .. } => found < reads.start(),
             _ => true,
         }
+    }
+}
+
+/// Versions of a format, as users are told.
+pub fn versions(range: &RangeInclusive<u64>) -> String {
+    match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first} to {last}"),
     }
 }
 
@@ -121,7 +130,7 @@ mod tests {
     fn every_error_says_what_and_where() {
         let path = || PathBuf::from("/p/.scr/index.scr");
         let errors = [
-            PrefixError::Version { path: path(), found: 3, expected: 2 },
+            PrefixError::Version { path: path(), found: 3, reads: 2..=2 },
             PrefixError::unusable(path(), "describes dataset 3, and dataset 2 should be there"),
             PrefixError::Missing { path: path() },
             crate::rank2file::fault(&path(), crate::rank2file::rank_twice(scr_comm::Rank(7))),

@@ -222,7 +222,7 @@ impl Ids {
     pub fn of_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
         if found != VERSION {
-            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
+            return Err(PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION });
         }
         for key in [RUN, NEXT] {
             tree.require::<u64>(key).at("use", path)?;

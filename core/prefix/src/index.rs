@@ -198,7 +198,7 @@ impl Index {
     pub fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
         if found != VERSION {
-            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
+            return Err(PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION });
         }
         Ok(Self { tree })
     }

@@ -56,16 +56,16 @@ mod tidy;
 mod unsynced;
 
 pub use container::{Contents, Member};
-/// The files of scr below a prefix directory whose form has a version, with the first and the last that this release reads. It writes
-/// the first, and the later ones where something is used that needs them.
-pub const FORMATS: [(&str, u64, u64); 3] = [
-    ("index.scr", index::VERSION, index::VERSION),
-    ("summary.scr", summary::VERSION, summary::VERSION_AGGREGATED),
-    ("ids.scr", ids::VERSION, ids::VERSION),
+/// The files of scr below a prefix directory whose form has a version, with those that this release reads. It writes the first, and
+/// the later ones where something is used that needs them.
+pub const FORMATS: [(&str, std::ops::RangeInclusive<u64>); 3] = [
+    ("index.scr", index::VERSION..=index::VERSION),
+    ("summary.scr", summary::READ),
+    ("ids.scr", ids::VERSION..=ids::VERSION),
 ];
 
 pub use descriptor::{Between, DatasetDescriptor, RestartPoint, Seq, RANKS};
-pub use error::PrefixError;
+pub use error::{versions, PrefixError};
 pub use fields::{as_text, packed, set_crc};
 pub use file_name::{staging_file, FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, InCache, Location};

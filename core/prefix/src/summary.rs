@@ -13,12 +13,14 @@ use scr_base::ensure;
 use scr_base::fs::{At, Durability, Files};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The version of C SCR.
-pub(crate) const VERSION: u64 = 6;
+const VERSION: u64 = 6;
 /// That of a dataset in containers.
-pub(crate) const VERSION_AGGREGATED: u64 = 7;
+const VERSION_AGGREGATED: u64 = 7;
+pub(crate) const READ: RangeInclusive<u64> = VERSION..=VERSION_AGGREGATED;
 
 /// The summary of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +87,8 @@ impl Summary {
     /// The version is another one, or a field is missing or malformed.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
-        let other = || PrefixError::Version { path: path.to_owned(), found, expected: VERSION };
-        ensure((VERSION..=VERSION_AGGREGATED).contains(&found), other)?;
+        let other = || PrefixError::Version { path: path.to_owned(), found, reads: READ };
+        ensure(READ.contains(&found), other)?;
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
         let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).at("use", path)?;
         let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
@@ -99,10 +101,9 @@ impl Summary {
 /// C SCR, and releases that know no containers, read version 6 only. So they do not take containers for the files of the
 /// application.
 fn version_of(dataset: &DatasetDescriptor) -> u64 {
-    if dataset.aggregated {
-        VERSION_AGGREGATED
-    } else {
-        VERSION
+    match dataset.aggregated {
+        true => VERSION_AGGREGATED,
+        false => VERSION,
     }
 }
 

@@ -16,7 +16,7 @@ use scr_ops::{
     delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Extracted, Held,
     Import, Imported, OpsError, Plan, Saving,
 };
-use scr_prefix::{FlushEntry, Index, Location, PrefixError};
+use scr_prefix::{FlushEntry, Index, Location, PrefixError, Summary};
 use std::os::unix::ffi::OsStrExt;
 
 /// The action, and the index.
@@ -155,7 +155,9 @@ fn list(env: &Env, prefix: &Prefix, args: &IndexArgs) -> Result<Answer> {
     let is_classic = classic::is_meant();
     let is_there = env.files.status(&prefix.index_file()).is_ok();
     let (index, holdings) = known(env, prefix)?;
-    let rows = show::rows(&index, &holdings);
+    let summary = |id| Summary::read(&*env.files, prefix, id);
+    let is_readable = |id| summary(id).map_err(|error| warn(describe(&error))).is_ok();
+    let rows = show::rows(&index, &holdings, is_readable);
     if rows.is_empty() {
         warn(match environment::was_used(prefix) {
             true => format!("the index of {} lists no dataset", prefix.dir().display()),

@@ -14,18 +14,21 @@ pub(super) struct Row {
     name: String,
     dataset: Option<DatasetDescriptor>,
     listed: Option<IndexEntry>,
+    /// Whether a job can read it in the prefix directory.
+    is_valid: bool,
     /// Its copy in cache.
     copy: Option<Held>,
 }
 
 /// All datasets of the index, and of those that are `known` besides, the newest first.
-pub(super) fn rows(index: &Index, known: &[Held]) -> Vec<Row> {
+pub(super) fn rows(index: &Index, known: &[Held], is_readable: impl Fn(u64) -> bool) -> Vec<Row> {
     let known = || known.iter().filter(|held| held.entry.is_at(Location::Cache));
     let listed = index.entries().into_iter().map(|listed| Row {
         seq: listed.seq(),
         name: String::from_utf8_lossy(&listed.name).into_owned(),
         dataset: listed.dataset.clone(),
         copy: known().find(|held| held.entry.id == listed.id && held.entry.name == listed.name).cloned(),
+        is_valid: listed.is_valid() && is_readable(listed.id),
         listed: Some(listed),
     });
     // A dataset whose name a newer one has cannot be saved any more.
@@ -35,6 +38,7 @@ pub(super) fn rows(index: &Index, known: &[Held]) -> Vec<Row> {
         name: held.entry.name_text(),
         dataset: Some(held.entry.dataset.clone()),
         listed: None,
+        is_valid: false,
         copy: Some(held.clone()),
     });
     let mut rows: Vec<_> = listed.chain(unlisted).collect();
@@ -58,17 +62,13 @@ impl Row {
     /// C SCR says NO of what is only in cache.
     fn cells(&self, is_classic: bool) -> [String; 7] {
         let is_in_cache = !is_classic && self.only_copy().is_some_and(|copy| copy.copy == Copy::Whole);
-        let (valid, flushed, current) = match &self.listed {
-            Some(entry) => {
-                let valid = match entry.is_valid() {
-                    true => "YES",
-                    false if is_in_cache => "-",
-                    false => "NO",
-                };
-                (valid, entry.flushed.as_deref(), entry.current)
-            }
-            None => ("-", None, false),
+        let valid = match self.is_valid {
+            true => "YES",
+            false if is_in_cache || self.listed.is_none() => "-",
+            false => "NO",
         };
+        let flushed = self.listed.as_ref().and_then(|entry| entry.flushed.as_deref());
+        let current = self.listed.as_ref().is_some_and(|entry| entry.current);
         let only_in_cache = self.only_copy().map(|_| "only in cache");
         let unlisted = self.listed.is_none().then_some("not listed yet");
         let dataset = self.dataset.as_ref();
@@ -98,7 +98,7 @@ pub(super) fn json(rows: &[Row]) -> Value {
         json!({
             "id": row.seq.id,
             "name": row.name,
-            "valid": listed.is_some_and(IndexEntry::is_valid),
+            "valid": row.is_valid,
             "flushed": listed.and_then(|entry| entry.flushed.as_deref()),
             "current": listed.is_some_and(|entry| entry.current),
             "in_index": listed.is_some(),
@@ -164,7 +164,7 @@ mod tests {
             is_refused_there: false,
         };
         let known: Vec<_> = flush.entries().into_iter().map(held).collect();
-        let rows = rows(&index, &known);
+        let rows = rows(&index, &known, |_| true);
         let expected = "\
 DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
   30 -     not listed yet         64     30 GiB                      ckpt.30

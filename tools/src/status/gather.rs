@@ -148,16 +148,12 @@ impl Facts {
         };
         facts.lacks_list = is_lost && facts.nodes.as_ref().is_none_or(|nodes| nodes.room.is_empty());
         let (user, silent) = (params.get(&param::USER_NAME), facts.first_silent());
-        let found = found.as_deref().map(|datasets| Found {
-            datasets,
-            user: &user,
-            job_id: &job_id,
-            silent: silent.as_deref(),
-        });
+        let (user, job_id, silent) = (&*user, &*job_id, silent.as_deref());
+        let found = found.as_deref().map(|datasets| Found { datasets, user, job_id, silent });
         let all =
             found.map_or(recorded, |found| holdings(files, prefix, &flush, index.as_ref(), Some(found)));
         if params.get(&param::SCAVENGE) {
-            facts.take_saving(&Saving::of(&all, &job_id, may_lack), &all);
+            facts.take_saving(&Saving::of(&all, job_id, may_lack), &all);
         }
         let loss = |candidate: &Candidate| why_lost(files, prefix, candidate);
         index.iter().for_each(|index| facts.take_saved(index, &all, &loss));
@@ -165,7 +161,7 @@ impl Facts {
         let saved = facts.saved.as_ref().map(|saved| saved.entry.id);
         let why = all.iter().filter(|held| held.entry.is_at(Location::Cache) || Some(held.entry.id) == saved);
         facts.why = why.map(|held| format!("{}: {}", held.entry.name_text(), held.in_words())).collect();
-        facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
+        facts.last_error = facts.known(last_failure(env, prefix, job_id)).flatten();
         facts
     }
 
@@ -196,7 +192,7 @@ impl Facts {
             let chosen = candidates.iter().position(|candidate| Some(candidate.seq) == saved);
             let Some((at, why)) = chosen.and_then(|at| Some((at, loss(&candidates[at])?))) else { return };
             let name = candidates.remove(at).name_text();
-            self.trouble.push(format!("`{name}' in the prefix directory may be lost: {why}"));
+            self.trouble.push(format!("`{name}' in the prefix directory may be unreadable: {why}"));
         }
     }
 
@@ -240,16 +236,14 @@ impl Facts {
     /// The datasets that the nodes have, if any node answers.
     fn ask_nodes(&mut self, env: &Env, overrides: &Overrides) -> Option<Vec<Inspected>> {
         let job = self.known(context(env, overrides, self.run.as_ref()))?;
-        let mut answers = Answers::default();
         let down = || job.allocation.reported_down().unwrap_or_default();
         let (up, down) = up_and_down(&job.allocation, job.params.get(&param::NODE_NAME), down);
         let why = format!("did not answer: {} reports it down", job.allocation.manager.name);
-        answers.silent.extend(down.into_iter().map(|node| (node, why.clone())));
+        let down = down.into_iter().map(|node| (node, why.clone()));
         let found = self.known(ask(&job.allocation, &up, &[], LONGEST))?;
-        answers.silent.extend(found.silent);
-        answers.room = found.inventories.iter().map(|(node, has)| (node.clone(), has.room)).collect();
-        answers.room.sort_by_key(|(_, room)| room.unwrap_or(u64::MAX));
-        self.nodes = Some(answers);
+        let mut room: Vec<_> = found.inventories.iter().map(|(node, has)| (node.clone(), has.room)).collect();
+        room.sort_by_key(|(_, room)| room.unwrap_or(u64::MAX));
+        self.nodes = Some(Answers { room, silent: down.chain(found.silent).collect() });
         let plugins = PluginHost::configured(&job.env, &job.params);
         let inventories = found.inventories;
         (!inventories.is_empty()).then(|| inspect(inventories.into_values().collect(), &plugins))
@@ -285,8 +279,10 @@ impl Facts {
 /// those tell that were given to later datasets.
 fn why_lost(files: &dyn Files, prefix: &Prefix, candidate: &Candidate) -> Option<String> {
     let id = candidate.seq.id;
-    if let Some(why) = Rank2File::loss(files, prefix, id).ok()? {
-        return Some(why);
+    // What a later release has written is lost for this one.
+    let loss = Rank2File::loss(files, prefix, id).unwrap_or_else(|error| Some(describe(&error)));
+    if loss.is_some() {
+        return loss;
     }
     let lists = candidate.suspect.then(|| Rank2File::read(files, prefix, id).ok())??;
     let is_given_out =

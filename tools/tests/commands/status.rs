@@ -3,7 +3,7 @@
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
 use crate::installation::put_command;
-use scr_base::fs::RealFiles;
+use scr_base::fs::{Durability, Files, RealFiles};
 use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::{DatasetDescriptor, Ended, FlushFile, Halt, Index, LastRun, Prefix, Running, Summary};
 use scr_test_kit::fixtures::ChangeIndex as _;
@@ -223,7 +223,7 @@ fn a_checkpoint_whose_files_have_left_the_prefix_directory_is_said_to_be_lost() 
     fs::remove_file(job.prefix().join("ckpt.1/rank_0")).unwrap();
     let after = status(&job, &[]);
     assert_eq!((code(&after), line(&after, "in prefix").as_str()), (1, "nothing"));
-    assert!(err(&after).contains("`ckpt.1' in the prefix directory may be lost: "), "{}", err(&after));
+    assert!(err(&after).contains("`ckpt.1' in the prefix directory may be unreadable: "), "{}", err(&after));
 }
 
 /// It named the newest one.
@@ -736,6 +736,34 @@ fn a_checkpoint_without_its_summary_is_saved_again() {
         expect_saved(&job, &postrun(&job));
         assert!(fs::metadata(&summary).unwrap().len() > 100);
     }
+}
+
+/// It was said to be safe there, and a run of this release went back further.
+#[test]
+fn a_checkpoint_whose_summary_is_of_a_later_release_is_not_counted_on() {
+    let job = FinishedJob::new();
+    let summary = job.prefix().join(".scr/scr.dataset.1/summary.scr");
+    let files = &RealFiles as &dyn Files;
+    let mut tree = files.read_tree(&summary).unwrap().unwrap();
+    tree.set("VERSION", 8);
+    files.write_tree(&summary, &tree, 0o600, Durability::Unsynced).unwrap();
+    fs::remove_dir_all(job.path().join("nodes")).unwrap();
+    let shown = status(&job, &[]);
+    assert_eq!((code(&shown), line(&shown, "in prefix").as_str()), (1, "nothing"), "{}", out(&shown));
+    let why = "summary.scr has format version 8, and this release reads version 6 to 7";
+    assert!(err(&shown).contains(why), "{}", err(&shown));
+    let index = |word| scr(&job).args(["index", word, "--prefix"]).arg(job.prefix()).output().unwrap();
+    let listed = index("--list");
+    assert!(
+        out(&listed).contains("   1 NO ") && err(&listed).contains(why),
+        "{}{}",
+        out(&listed),
+        err(&listed)
+    );
+    assert_eq!(json_of(&index("--json"))["datasets"][0]["valid"], false);
+    let formats = scr(&job).arg("--formats").output().unwrap();
+    let is_same = |line: &str| line.starts_with("summary.scr") && line.contains(" 6 to 7 ");
+    assert!(out(&formats).lines().any(is_same), "{}", out(&formats));
 }
 
 /// They asked `ssh n0', or this machine alone: a checkpoint that was whole could not be saved, and was to be dropped.
