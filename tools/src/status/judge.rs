@@ -177,8 +177,9 @@ fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
 
 fn lost_parts(facts: &Facts, parts: usize) -> String {
     let parts = count(parts as u64, "part");
-    match facts.nodes.as_ref().and_then(|nodes| nodes.silent.first()) {
-        Some((node, _)) => format!("{parts} not known, as {node} does not answer"),
+    match facts.first_silent() {
+        // The row `as of' has the whole reason.
+        Some(silent) => format!("{parts} not known, as {}", silent.split(": ").next().unwrap_or_default()),
         None => format!("{parts} already lost"),
     }
 }

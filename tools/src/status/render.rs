@@ -491,7 +491,7 @@ mod tests {
             ..busy()
         };
         let text = shown(&gone);
-        assert!(text.contains("against nothing: 16 parts not known, as n3 does not answer\n"), "{text}");
+        assert!(text.contains("against nothing: 16 parts not known, as n3 did not answer\n"), "{text}");
         assert!(text.contains("77 GiB, 16 of 64 parts to be rebuilt\n"), "{text}");
         assert!(
             text.contains("as of       now, on 4 nodes; n3 did not answer: no route to host\n"),

@@ -82,7 +82,7 @@ fn a_job_that_has_died_is_protected_as_its_nodes_say() {
     fs::write(job.path().join("lost/n1"), "").unwrap();
     let one_lost = status(&job, &[]);
     assert_eq!(code(&one_lost), 1);
-    let why = "against nothing: 1 part not known, as n1 does not answer";
+    let why = "against nothing: 1 part not known, as n1 did not answer";
     assert_eq!(line(&one_lost, "protected"), why);
     assert!(line(&one_lost, "in cache").contains(", 1 of 2 parts to be rebuilt"), "{}", out(&one_lost));
     assert_eq!(line(&one_lost, "as of"), "now, on 1 node; n1 did not answer: no route to host");
@@ -764,6 +764,20 @@ fn a_checkpoint_whose_summary_is_of_a_later_release_is_not_counted_on() {
     let formats = scr(&job).arg("--formats").output().unwrap();
     let is_same = |line: &str| line.starts_with("summary.scr") && line.contains(" 6 to 7 ");
     assert!(out(&formats).lines().any(is_same), "{}", out(&formats));
+}
+
+/// Their node was said not to answer.
+#[test]
+fn parts_of_another_release_are_not_known_for_that_reason() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_COPY_TYPE", "XOR")]);
+    let map = job.node(1).join("user1/scr.defjobid/scr.dataset.1/.scr/filemap_1");
+    let mut bytes = fs::read(&map).unwrap();
+    bytes[7] += 1;
+    fs::write(&map, bytes).unwrap();
+    let shown = status(&job, &[]);
+    assert_eq!(line(&shown, "protected"), "against nothing: 1 part not known, as n1 could not read all");
+    let why = "n1 could not read all: the files of dataset 1 were written by another release";
+    assert!(line(&shown, "as of").contains(why), "{}", out(&shown));
 }
 
 /// They asked `ssh n0', or this machine alone: a checkpoint that was whole could not be saved, and was to be dropped.
