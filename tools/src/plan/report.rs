@@ -236,10 +236,10 @@ const FAIL_TOGETHER: [&str; 3] = [
     "SCR_GROUP=RACK",
 ];
 
-/// A store for each scheme: one store for all would delete what survives most with the next checkpoint that survives less.
+/// A store for each user and scheme: one for all schemes would delete what survives most with the next one that survives less.
 fn several(best: &Candidate, kinds: &[Kind]) -> Vec<String> {
     let mut lines = vec!["SCR_CACHE_BYPASS=0".to_owned(), "SCR_COPY_TYPE=FILE".to_owned()];
-    let store = |kind: Kind| format!("/dev/shm/{}", kind.name.to_ascii_lowercase());
+    let store = |kind: Kind| format!("/dev/shm/{}.$USER", kind.name.to_ascii_lowercase());
     lines.extend(kinds.iter().map(|&kind| format!("STORE={} GROUP=NODE COUNT={}", store(kind), best.count)));
     for (at, kind) in kinds.iter().enumerate() {
         let options: String = kind.options().map(|(key, value)| format!(" {key}={value}")).collect();

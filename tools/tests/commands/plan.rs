@@ -102,6 +102,7 @@ fn every_machine_that_comes_with_scr_has_a_plan_whose_settings_are_right() {
     }
 }
 
+/// The first user had owned the stores of all.
 #[test]
 fn a_plan_with_two_schemes_keeps_each_in_a_store_of_its_own() {
     let scr = with(&[("mixed.toml", MIXED)]);
@@ -112,9 +113,9 @@ fn a_plan_with_two_schemes_keeps_each_in_a_store_of_its_own() {
     let flush = every * (high.as_u64().unwrap() + 1);
     let lines: Vec<_> =
         found["settings"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    assert!(lines.contains(&"STORE=/dev/shm/single GROUP=NODE COUNT=1"), "{lines:?}");
-    assert!(lines.contains(&"CKPT=0 INTERVAL=1 STORE=/dev/shm/single TYPE=SINGLE"), "{lines:?}");
-    let rs = format!("CKPT=1 INTERVAL={every} STORE=/dev/shm/rs TYPE=RS SET_SIZE=16 SET_FAILURES=4");
+    assert!(lines.contains(&"STORE=/dev/shm/single.$USER GROUP=NODE COUNT=1"), "{lines:?}");
+    assert!(lines.contains(&"CKPT=0 INTERVAL=1 STORE=/dev/shm/single.$USER TYPE=SINGLE"), "{lines:?}");
+    let rs = format!("CKPT=1 INTERVAL={every} STORE=/dev/shm/rs.$USER TYPE=RS SET_SIZE=16 SET_FAILURES=4");
     assert!(lines.contains(&&*rs) && lines.contains(&&*format!("SCR_FLUSH={flush}")), "{lines:?}");
 }
 
