@@ -2,10 +2,10 @@
 
 use super::Check;
 use super::Verdict::{Bad, Note};
+use crate::machine::write_some;
 use crate::prelude::*;
 use rustix::fs::statvfs;
 use scr_prefix::Summary;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
 pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
@@ -24,18 +24,12 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
     checks
 }
 
-/// Writes some bytes: a file system without room, or a quota that is used up, still makes empty files.
+/// Whether this user can write to a folder.
 pub(super) fn room(env: &Env, folder: &Path) -> Result<String> {
     let owner = folder.metadata().or_cannot("look at", folder)?.uid();
     let of_other = if owner == env.uid { String::new() } else { format!(", which belongs to user {owner}") };
-    let written = tempfile::tempfile_in(folder).and_then(|mut file| {
-        file.write_all(&[b'x'; SOME])?;
-        file.sync_all()
-    });
-    // The whole error has the random name of the file.
-    let written = written.map_err(|error| std::io::Error::from(error.kind()));
     let folder_of = format!("{}{of_other}", folder.display());
-    written.with_context(|| format!("cannot write to {folder_of}"))?;
+    write_some(folder).with_context(|| format!("cannot write to {folder_of}"))?;
     let found = statvfs(folder)?;
     Ok(format!("can write to {folder_of}; {} free", amount(found.f_bavail.saturating_mul(found.f_frsize))))
 }
@@ -64,7 +58,5 @@ fn formats(files: &dyn Files, prefix: &Prefix) -> Vec<Check> {
 }
 
 const SUBJECT: &str = "prefix directory";
-/// More bytes than a file system keeps with the name of a file.
-const SOME: usize = 1 << 16;
 /// Seconds. Work under a lock takes a fraction of one, or the lock is kept young.
 const LONGEST_HELD: i64 = 60;

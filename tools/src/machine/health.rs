@@ -6,11 +6,11 @@
 use super::process::{Finished, Limit};
 use super::Allocation;
 use crate::prelude::*;
-use rustix::fs::{access, statvfs, Access};
+use rustix::fs::statvfs;
 use scr_base::fs::At;
 use scr_config::descriptor::Store;
 use scr_core::job_folder;
-use std::io;
+use std::io::{self, Write};
 
 /// A node that must not be used, and its fault.
 pub(crate) type BadNode = (String, String);
@@ -163,10 +163,23 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     Ok(Answer::from(wrong.is_empty()))
 }
 
+/// Writes some bytes: a file system without room, or a quota that is used up, still makes empty files.
+pub(crate) fn write_some(folder: &Path) -> io::Result<()> {
+    let written = tempfile::tempfile_in(folder).and_then(|mut file| {
+        file.write_all(&[b'x'; SOME])?;
+        file.sync_all()
+    });
+    // The whole error has the random name of the file.
+    written.map_err(|error| io::Error::from(error.kind()))
+}
+
+/// More bytes than a file system keeps with the name of a file.
+const SOME: usize = 1 << 16;
+
 /// Whether a job can use a store on this node.
 ///
 /// # Errors
-/// It is missing, not writable, or smaller than its description says, or another user is in the way.
+/// It is missing, not writable, full, or smaller than its description says, or another user is in the way.
 pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<()> {
     let (is_there, path) = (store.path.is_dir(), store.path.display());
     ensure!(store.mkdir || is_there, "there is no folder {path}, and MKDIR=0 says that SCR does not make it");
@@ -174,12 +187,7 @@ pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<(
     let there = store.path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let folder = there.display();
     anyhow::ensure!(there.is_dir(), "{folder} is no folder, and datasets are to be kept there");
-    let may_write = access(there, Access::WRITE_OK | Access::EXEC_OK);
-    may_write.with_context(|| format!("cannot write to {folder}, where datasets are to be kept"))?;
-    // A file system of the kernel allows it, and has no place.
-    let made = tempfile::tempdir_in(there).map(drop);
-    // The whole error has the random name of the folder.
-    made.map_err(|error| io::Error::from(error.kind())).at("make a folder in", there)?;
+    write_some(there).at("write to", there)?;
     if there == store.path {
         OwnedDir::expect_free(&*env.files, &store.path, &job_folder(params), env.uid)
             .context("no job can have a folder of its own there")?;

@@ -15,7 +15,7 @@ pub(crate) mod process;
 pub(crate) use allocation::{current_job_id, Allocation, Overrides, AT_ONCE};
 pub(crate) use health::{
     answering, asked, bad_nodes, check_store, command_here, excluded, good_nodes, nodes_with_data, own_names,
-    up_and_down, BadNode, CheckNodeArgs,
+    up_and_down, write_some, BadNode, CheckNodeArgs,
 };
 pub(crate) use manifest::{Launcher, Manifests};
 pub(crate) use process::{print_answer, Activity, Finished, Limit, Started};

@@ -817,25 +817,37 @@ fn a_node_checks_its_own_places() {
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));
 }
 
-/// It said that there was no space, and `df` that there was.
+/// It said that there was no space, and `df` that there was. A node without room was called good.
 #[test]
-fn a_node_without_inodes_says_that_it_has_none() {
-    const FILL: &str = "mount -t tmpfs -o nr_inodes=8 tmpfs \"$0\" || exit 99\n\
-                        while touch \"$0/$((i+=1))\" 2>/dev/null; do :; done\n\
-                        exec \"$@\"";
-    let world = World::new();
-    let cache = world.path("cache");
-    std::fs::create_dir(&cache).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", FILL]).arg(&cache).arg(env!("CARGO_BIN_EXE_scr"));
-    let check = world.prepare(command, &["check-node"], &[]).output().unwrap();
-    if check.status.code() == Some(99) || said(&check).contains("unshare failed") {
-        return println!("skipped: without root there is no mount namespace of the test's own");
+fn a_node_without_inodes_or_room_says_what_it_lacks() {
+    for (option, fill, why) in [
+        (
+            "nr_inodes=8",
+            "while touch \"$0/$((i+=1))\" 2>/dev/null; do :; done",
+            "all inodes of its file system are in use",
+        ),
+        ("size=1m", "cat /dev/zero >\"$0/full\" 2>/dev/null", "no storage space"),
+    ] {
+        let world = World::new();
+        let cache = world.path("cache");
+        std::fs::create_dir(&cache).unwrap();
+        let fill = format!("mount -t tmpfs -o {option} tmpfs \"$0\" || exit 99\n{fill}\nexec \"$@\"");
+        let run = |words: &[&str]| {
+            let mut command = Command::new("unshare");
+            command.args(["-m", "sh", "-c", &fill]).arg(&cache).arg(env!("CARGO_BIN_EXE_scr"));
+            world.prepare(command, words, &[]).output().unwrap()
+        };
+        let check = run(&["check-node"]);
+        if check.status.code() == Some(99) || said(&check).contains("unshare failed") {
+            return println!("skipped: without root there is no mount namespace of the test's own");
+        }
+        assert_eq!(check.status.code(), Some(1), "{option}: {}", said(&check));
+        let why = format!("cannot write to {}: {why}", cache.display());
+        assert!(said(&check).contains(&why), "{why}: {}", said(&check));
+        let doctor = printed(&run(&["doctor"]));
+        let is_it = |line: &str| line.starts_with("BAD") && line.contains("store ") && line.contains(&why);
+        assert!(doctor.lines().any(is_it), "{doctor}");
     }
-    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
-    let why =
-        format!("cannot make a folder in {}: all inodes of its file system are in use", cache.display());
-    assert!(said(&check).contains(&why), "{}", said(&check));
 }
 
 #[test]
