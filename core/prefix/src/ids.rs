@@ -29,6 +29,7 @@
 use super::fields::{ids, packed};
 use super::shared::{self, Shared};
 use super::{Between, DatasetDescriptor, FlushFile, Index, Prefix, PrefixError, Seq};
+use scr_base::ensure;
 use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind};
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
@@ -221,9 +222,8 @@ impl Ids {
     /// From a tree; `path` is for the error.
     pub fn of_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
-        if found != VERSION {
-            return Err(PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION });
-        }
+        let other = || PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION };
+        ensure(found == VERSION, other)?;
         for key in [RUN, NEXT] {
             tree.require::<u64>(key).at("use", path)?;
         }

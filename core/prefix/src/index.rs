@@ -22,6 +22,7 @@ use super::fields::{alter, flag, ids, set_flag};
 use super::ledger::{By, Event};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
+use scr_base::ensure;
 use scr_base::fs::{At, Durability, Files, FsError};
 use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
@@ -197,9 +198,8 @@ impl Index {
     /// The version is missing or another one.
     pub fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
-        if found != VERSION {
-            return Err(PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION });
-        }
+        let other = || PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION };
+        ensure(found == VERSION, other)?;
         Ok(Self { tree })
     }
 

@@ -209,8 +209,10 @@ impl Cache {
             let needed = expected.saturating_add(owed);
             room.bytes >= needed || room.bytes.saturating_add(spare_bytes(files, &here.cache)) >= needed
         };
-        let of_size = here.room_of_size(there).filter(|room| room.bytes < expected);
+        let left = here.size.map(|size| size.saturating_sub(here.last_bytes.saturating_mul(there)));
+        let of_size = left.filter(|left| *left < expected);
         of_size
+            .map(|bytes| Room { bytes, by: LimitedBy::Size })
             .or_else(|| here.room(files, expected.saturating_add(owed)).filter(|room| !fits(room)))
             .map(Crowded::Now)
     }
@@ -258,7 +260,10 @@ impl Cache {
             let here = self.datasets.iter().filter(|cached| cached.store == store);
             let newest = here.max_by_key(|cached| cached.seq());
             let bytes = match newest {
-                Some(cached) if cached.is_of_other_ranks() => self.lent_bytes(cached.seq()),
+                Some(cached) if cached.is_of_other_ranks() => {
+                    let parts = self.of_other_ranks.iter().filter(|part| part.is_at(&[cached.seq()]));
+                    parts.fold(0, |sum: u64, part| sum.saturating_add(part.bytes))
+                }
                 Some(cached) => cached.cache_bytes(job.files()),
                 None => self.bytes_of_remains(),
             };
@@ -436,12 +441,6 @@ impl StoreInUse {
     /// The bytes that may still be written; an answer above `enough` may be too low.
     pub(crate) fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
         room::room(files, &self.cache, &self.memory, enough)
-    }
-
-    /// The rest of the `SIZE` of a store that has this many datasets.
-    fn room_of_size(&self, there: u64) -> Option<Room> {
-        let kept = self.last_bytes.saturating_mul(there);
-        self.size.map(|size| Room { bytes: size.saturating_sub(kept), by: LimitedBy::Size })
     }
 
     /// The room that the next dataset needs, and the room that was found, on the node of this rank.

@@ -329,12 +329,6 @@ impl Cache {
         parts.for_each(|part| part.is_saved = true);
     }
 
-    /// The bytes of the parts that this rank reports of a dataset of another number of ranks.
-    fn lent_bytes(&self, seq: Seq) -> u64 {
-        let parts = self.of_other_ranks.iter().filter(|part| part.is_at(&[seq]));
-        parts.fold(0, |sum, part| sum.saturating_add(part.bytes))
-    }
-
     /// Keeps parts that another number of ranks wrote until a newer checkpoint counts. The prefix directory may have the dataset as
     /// well.
     pub(crate) fn keep_of_other_ranks(&mut self, mut parts: Vec<StalePart>, is_saved: bool) {

@@ -10,6 +10,7 @@ use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
 use crate::typed::route_values;
 use crc32fast::Hasher;
+use scr_base::ensure;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::verify::{block_size, compare, open_whole, FileError};
 use scr_base::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
@@ -42,7 +43,8 @@ pub(super) fn sources(
         plain("their transport goes on without the application");
         return Ok(files);
     }
-    if are_shared(job, &files)? {
+    let owners = assign_owners(&*job.comm, files.iter().map(|file| &file.name))?;
+    if job.any(!owners.shared.is_empty() || owners.is_folder.is_some())? {
         plain("several ranks share one of them");
         return Ok(files);
     }
@@ -102,12 +104,6 @@ fn is_wanted(job: &Job, cache: &Cache, cached: &CachedDataset) -> bool {
         && cached.record.dataset.is_only_checkpoint()
         && !job.params.get(&param::GLOBAL_RESTART)
         && !job.params.get(&param::RESTART_OTHER_RANKS)
-}
-
-/// Whether two ranks have a file of one name, or one has a file where another has a folder.
-fn are_shared(job: &Job, files: &[SourceFile]) -> Result<bool, CommError> {
-    let owners = assign_owners(&*job.comm, files.iter().map(|file| &file.name))?;
-    job.any(!owners.shared.is_empty() || owners.is_folder.is_some())
 }
 
 fn pack(
@@ -220,9 +216,8 @@ fn close(
     }
     let (id, created, ranks) = (dataset.id, dataset.created, job.comm.size());
     let contents = Contents { id, created, ranks, by_rank: by_rank.into_iter().collect() }.to_bytes();
-    if contents.len() as u64 > MAX_TREE_BYTES {
-        return Err(FileError::TooMany { path: path.to_owned() });
-    }
+    let fits = contents.len() as u64 <= MAX_TREE_BYTES;
+    ensure(fits, || FileError::TooMany { path: path.to_owned() })?;
     let file = job.files().open(path, How::Update).at("open", path)?;
     file.write_at(end, &contents).at("write", path)?;
     hasher.update(&contents);

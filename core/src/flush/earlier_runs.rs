@@ -54,8 +54,7 @@ pub(crate) fn resolve_pending_flushes(
 }
 
 fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {
-    let released = job.ledger().release_of_earlier_runs(running);
-    released.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
+    job.report_failed(job.ledger().release_of_earlier_runs(running));
     let ended = job.commit().end_all(Wish::End)?;
     ended.iter().for_each(|ended| job.report.notice(&ended.to_string()));
     ended.iter().try_for_each(FlushOutcome::expect_ended)?;

@@ -90,7 +90,8 @@ fn questions(size: u32, mine: impl Iterator<Item = impl Into<PrefixFile>>) -> Ve
     let mut to: BTreeMap<Rank, Question> = BTreeMap::new();
     let asked = |key: &[u8]| Rank(crc32fast::hash(folded(key).as_bytes()) % size);
     for file in mine.map(Into::into) {
-        for (height, folder) in folders_above(&file.name).enumerate() {
+        let folders = file.name.folders().map(Some).chain([None]);
+        for (height, folder) in folders.enumerate() {
             let rank = asked(folder.as_ref().map_or(b"", FileName::as_bytes));
             to.entry(rank).or_default().folders.insert((folder, height == 0));
         }
@@ -102,11 +103,6 @@ fn questions(size: u32, mine: impl Iterator<Item = impl Into<PrefixFile>>) -> Ve
 /// The same for names that differ in case only.
 fn folded(name: &[u8]) -> String {
     String::from_utf8_lossy(name).to_lowercase()
-}
-
-/// The folders that a file lies in, from the nearest one up to the prefix directory.
-fn folders_above(name: &FileName) -> impl Iterator<Item = Option<FileName>> {
-    name.folders().map(Some).chain([None])
 }
 
 /// The first rank gets the folder; of two that want a name each learns of the other, and what that one knows.

@@ -170,9 +170,10 @@ impl Record {
         self.id(dataset.id).named(&dataset.name)
     }
 
-    /// In an allocation that ends at this time, in seconds since the epoch.
-    pub(crate) fn until(self, end: u64) -> Self {
-        self.note(format!("{ALLOCATION_END}{end}"))
+    /// In an allocation that ends at this time, in seconds since the epoch, where that is known.
+    pub(crate) fn until(mut self, end: Option<u64>) -> Self {
+        self.0.note = end.map(|end| format!("{ALLOCATION_END}{end}"));
+        self
     }
 }
 

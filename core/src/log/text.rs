@@ -119,7 +119,8 @@ pub fn parse(line: &str) -> Result<LogEntry, LineError> {
 /// Reads a line of `.scr/events`, and leaves the local time out.
 pub(super) fn parse_exact(line: &str) -> Result<LogEntry, LineError> {
     let (time, rest) = line.split_at_checked(EXACT_TIME_LEN).ok_or(LineError::NoTime)?;
-    let micros = micros_of(time).ok_or(LineError::NoTime)?;
+    let time: Timestamp = time.parse().map_err(|_| LineError::NoTime)?;
+    let micros = u64::try_from(time.as_microsecond()).map_err(|_| LineError::NoTime)?;
     fields(LogEntry { micros, ..LogEntry::default() }, rest)
 }
 
@@ -143,11 +144,6 @@ fn fields(mut entry: LogEntry, rest: &str) -> Result<LogEntry, LineError> {
 
 const TIME_LEN: usize = "2026-11-21T03:28:24".len();
 const EXACT_TIME_LEN: usize = "2026-11-21T03:28:24.123456Z".len();
-
-/// Microseconds since the epoch, of `2026-11-21T02:28:24.123456Z`.
-fn micros_of(text: &str) -> Option<u64> {
-    u64::try_from(text.parse::<Timestamp>().ok()?.as_microsecond()).ok()
-}
 
 /// The first field, and what follows it. Its key may be one of a later version, which is none of [`KEYS`].
 fn field(text: &str) -> Result<(&str, String, &str), LineError> {

@@ -136,7 +136,9 @@ fn explain(path: &Path, error: &LibraryError) -> String {
             format!("it was built with abi_stable {}.{}", header.abi_major, header.abi_minor)
         }
         LibraryError::RootModule { .. } => {
-            let text = one_line(&error.to_string());
+            let text = error.to_string();
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let text = lines.collect::<Vec<_>>().join("; ");
             return format!("the plugin {path} failed while it was loaded: {text}");
         }
         other => last_lines(&other.to_string()),
@@ -155,10 +157,6 @@ fn last_lines(text: &str) -> String {
         Some((begin, _)) => format!("...{}", end.get(begin..).unwrap_or("")),
         None => end,
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

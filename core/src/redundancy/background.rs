@@ -62,7 +62,7 @@ pub(crate) struct Background {
     mode: Mode,
     local: VecDeque<u64>,
     /// Those that no thread could protect.
-    unprotected: Vec<u64>,
+    pub(crate) unprotected: Vec<u64>,
     /// Whether the threads could not protect one, and may be no more.
     has_failed: bool,
 }
@@ -182,16 +182,6 @@ impl Background {
         self.has_failed = matches!(self.mode, Mode::Threads(_));
         self.unprotected.push(id);
         Ok(Some((id, own.and(Err(NotProtected::default())))))
-    }
-
-    /// Whether there are datasets that no thread could protect.
-    pub(crate) fn has_unprotected(&self) -> bool {
-        !self.unprotected.is_empty()
-    }
-
-    /// Those, from the oldest on, since the last call.
-    pub(crate) fn take_unprotected(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.unprotected)
     }
 }
 

@@ -316,7 +316,7 @@ impl Restart {
     pub(crate) fn release(&mut self, job: &Job) {
         if self.held.take().is_some() && job.rank() == Rank(0) {
             let released = job.ledger().transact(&Request::Release(Whose::Reader(job.run.number)));
-            released.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
+            job.report_failed(released.map(drop));
         }
     }
 
@@ -570,7 +570,7 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
         let alone = job.run.number_alone();
         let now = &*job.local_time();
         let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, alone, now });
-        recorded.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
+        job.report_failed(recorded.map(drop));
     }
     cache.list(job, News::None);
 }

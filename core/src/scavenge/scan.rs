@@ -34,7 +34,10 @@ impl Scan {
         let any = records.max_by_key(|record| DatasetKey::of(record)).cloned()?;
         let (ours, others): (Vec<&ScavengedMap>, Vec<_>) =
             maps.iter().partition(|map| belong(&any, &map.record));
-        passed_over.extend(others.iter().map(|map| stranger(map)));
+        passed_over.extend(others.iter().map(|map| {
+            let rank = map.record.rank;
+            format!("the filemap of rank {rank} is that of another dataset with this id, and is ignored")
+        }));
         let kept = ours.iter().flat_map(|map| &map.neighbours).filter(|record| belong(&any, record));
         // The own record of a rank counts more than one that another has kept.
         let all = kept.chain(ours.iter().map(|map| &map.record));
@@ -66,8 +69,4 @@ fn belong(one: &RankRecord, other: &RankRecord) -> bool {
         && one.dataset.id == other.dataset.id
         && one.dataset.name == other.dataset.name
         && one.protection == other.protection
-}
-
-fn stranger(map: &ScavengedMap) -> String {
-    format!("the filemap of rank {} is that of another dataset with this id, and is ignored", map.record.rank)
 }

@@ -89,7 +89,7 @@ impl Session {
         loop {
             match retry {
                 Retry::Now => self.protect_unprotected()?,
-                Retry::Later if self.background.has_unprotected() => return Ok(()),
+                Retry::Later if !self.background.unprotected.is_empty() => return Ok(()),
                 Retry::Later => (),
             }
             let Some(ended) = self.background.end_first(&self.job, wait)? else { return Ok(()) };
@@ -120,7 +120,7 @@ impl Session {
 
     /// Protects what no thread could. It is of no use any more where a newer dataset is protected. Collective.
     fn protect_unprotected(&mut self) -> Result<(), Error> {
-        for id in self.background.take_unprotected() {
+        for id in std::mem::take(&mut self.background.unprotected) {
             let Some(cached) = self.cache.dataset(id).filter(|cached| self.cache.waits(cached)) else {
                 continue;
             };

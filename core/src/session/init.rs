@@ -334,10 +334,7 @@ fn report_start(job: &mut Job) {
     }
     job.begin_log();
     let start = Record::event(Event::Start).run(processes, nodes);
-    job.log.add_entry(match job.params.get(&param::END_TIME) {
-        Some(end) => start.until(end),
-        None => start,
-    });
+    job.log.add_entry(start.until(job.params.get(&param::END_TIME)));
 }
 
 /// The communicator, with a report of ranks that do not come.

@@ -8,6 +8,7 @@ use crate::flush::Flushes;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::restart::Restart;
+use scr_base::ensure;
 use scr_comm::collective::first_differing;
 use scr_prefix::ledger::{self, Candidate, Dropping, Leave, Request};
 use scr_prefix::{DatasetDescriptor, Index, IndexEntry, Seq};
@@ -148,14 +149,10 @@ impl Session {
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
         self.expect_idle(call)?;
-        if first_differing(&*self.job.comm, name)?.is_some() {
-            let what = format!("the ranks gave different names to {call}; all must give the same");
-            return Err(Error::Argument(what));
-        }
-        if name.is_empty() {
-            return Err(Error::Argument(format!("{call} was given an empty name")));
-        }
-        Ok(())
+        ensure(first_differing(&*self.job.comm, name)?.is_none(), || {
+            Error::Argument(format!("the ranks gave different names to {call}; all must give the same"))
+        })?;
+        ensure(!name.is_empty(), || Error::Argument(format!("{call} was given an empty name")))
     }
 }
 

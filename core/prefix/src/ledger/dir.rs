@@ -14,7 +14,7 @@ use crate::{
     DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, PrefixId,
     Rank2File, RunId, Running, Summary,
 };
-use scr_base::fs::{Files, FsError, Updated};
+use scr_base::fs::{Files, Updated};
 use std::collections::HashSet;
 
 /// The ledger of a prefix directory. Nothing else reads or writes its two files.
@@ -246,7 +246,7 @@ impl<'a> LedgerDir<'a> {
         }
         for event in &events {
             if let Event::Revoked(by) = event {
-                self.expect_ours(locked)?;
+                expect_lock(Some(&|| locked.is_ours()), &self.prefix.index_file())?;
                 super::pending::revoke(*self, &by.to_string())?;
             }
             ledger.apply(event);
@@ -310,10 +310,6 @@ impl<'a> LedgerDir<'a> {
             locked.write(Held::new(index))?;
         }
         locked.read()
-    }
-
-    fn expect_ours(&self, locked: &Locked<'_>) -> Result<(), FsError> {
-        expect_lock(Some(&|| locked.is_ours()), &self.prefix.index_file())
     }
 
     fn decide(

@@ -256,8 +256,7 @@ impl Session {
         self.cache.give_files_back(&output.given);
         if output.writes_in_prefix() && self.job.rank() == Rank(0) {
             let release = Request::Release(Whose::Writer(output.record.dataset.id));
-            let released = self.job.ledger().transact(&release).map(drop);
-            released.unwrap_or_else(|error| self.job.report.error(&scr_base::describe(&error)));
+            self.job.report_failed(self.job.ledger().transact(&release).map(drop));
         }
     }
 

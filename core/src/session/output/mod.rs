@@ -19,6 +19,7 @@ use crate::cache::verify::Opened;
 use crate::cache::{Cache, FilesGiven};
 use crate::flush::folder_owners::assign_owners;
 use crate::job::Job;
+use scr_base::ensure;
 use scr_base::fs::{At, Durability, File, FsError, How, Kind, Writer};
 use scr_comm::placement::Survives;
 use scr_comm::{Comm, CommError, Rank, Traffic};
@@ -161,9 +162,7 @@ impl Output {
     /// Takes the lengths and modes of the files that the application has written. Gives those in cache open, for the scheme
     /// that reads them next.
     fn measure(&mut self, job: &Job, valid: bool) -> Result<Opened, InvalidError> {
-        if !valid {
-            return Err(InvalidError::BySelf);
-        }
+        ensure(valid, || InvalidError::BySelf)?;
         self.expect_all_routed()?;
         let mut opened = Opened::new();
         for at in 0..self.record.files.len() {
