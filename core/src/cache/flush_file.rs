@@ -88,8 +88,7 @@ impl Cache {
     }
 
     /// Makes the flush file say what is in cache now, and what the datasets there do not say: the only place where a run changes
-    /// it. It is for commands only: if it cannot be written, the run continues, and the next call says all. A damaged one is
-    /// replaced.
+    /// it. If it cannot be written, the run continues, and the next call that can writes all. A damaged one is replaced.
     pub(crate) fn list(&mut self, job: &Job, news: News<'_>) {
         let listed = self.to_be_listed();
         let recorded = match job.rank() {
@@ -100,8 +99,14 @@ impl Cache {
             _ => Ok(()),
         };
         match recorded {
-            Ok(()) => (self.listed, self.lost) = (listed, Vec::new()),
-            Err(error) => job.report.error(&scr_base::describe(&error)),
+            Ok(()) => (self.listed, self.lost, self.is_unlisted) = (listed, Vec::new(), false),
+            Err(_) if std::mem::replace(&mut self.is_unlisted, true) => (),
+            Err(error) => job.report.error(&format!(
+                "flush.scr, which lists the datasets in cache, cannot be written: {}. Until it can be, a later run that does not see \
+                 this cache does not know of the checkpoints there, and begins without them, even with SCR_REQUIRE_RESTART=1; make \
+                 room in the prefix directory, or let this user write there",
+                scr_base::describe(&error)
+            )),
         }
     }
 

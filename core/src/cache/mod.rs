@@ -98,6 +98,8 @@ pub(crate) struct Cache {
     lent: BTreeSet<u64>,
     /// The ids that the flush file lists for this run.
     listed: BTreeSet<u64>,
+    /// Whether the flush file could not be written, which was said.
+    is_unlisted: bool,
     /// The dataset that is listed no more, as it is about to leave.
     leaving: Option<u64>,
     /// The newest checkpoint, if it has left and the flush file is to say so.
@@ -140,6 +142,7 @@ impl Cache {
             of_other_ranks: Vec::new(),
             lent: BTreeSet::new(),
             listed: BTreeSet::new(),
+            is_unlisted: false,
             leaving: None,
             lost: Vec::new(),
             left: Vec::new(),

@@ -723,6 +723,39 @@ fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
+/// Each write said that a lock file could not be created, and no message what that means: the run after it began at zero.
+#[test]
+fn a_list_of_what_is_in_cache_that_cannot_be_written_is_one_message_each_time_it_begins_to_fail() {
+    let mut world = job();
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.prefix());
+    world.files = Arc::new(full.clone());
+    let run = world.run(|application| {
+        let mut fill = |begin: u64, is_full: bool| {
+            if application.rank == Rank(0) {
+                if is_full {
+                    full.fail_from(1, ErrorKind::StorageFull)
+                } else {
+                    full.heal()
+                }
+            }
+            (begin..begin + 3).for_each(|step| application.checkpoint(step, some).unwrap());
+        };
+        fill(1, true);
+        fill(4, false);
+        fill(7, true);
+    });
+    let told = |words: &str| run.lines.iter().filter(|line| line.contains(words)).count();
+    assert_eq!((told("[SCR-442]"), told("[SCR-921]")), (2, 0), "{:?}", run.lines);
+    run.line_with(&[
+        "ERROR",
+        "flush.scr",
+        "cannot be written",
+        "even with SCR_REQUIRE_RESTART=1",
+        "make room",
+    ]);
+}
+
 #[test]
 fn a_missing_prefix_directory_is_created_and_a_message_says_so() {
     let world = job();
