@@ -132,7 +132,9 @@ impl Caches {
 /// The problems, a line each.
 fn warnings(id: u64, caches: &[String], copied: &Copied) -> Vec<String> {
     let wrong = copied.parts.iter().flat_map(|part| {
-        part.wrong.iter().map(|why| format!("the part of rank {} counts as lost: {why}", part.rank))
+        part.wrong
+            .iter()
+            .map(|why| format!("the part of rank {} could not be copied whole: {why}", part.rank))
     });
     let mut lines: Vec<String> = copied.passed_over.iter().cloned().chain(wrong).collect();
     if copied.dataset.is_none() && lines.is_empty() {

@@ -207,16 +207,26 @@ impl Scavenge<'_> {
                 let index = LedgerDir::new(&*self.env.files, self.prefix).index();
                 let is_free =
                     index.is_ok_and(|index| index.others_named(&dataset.name, dataset.id).is_empty());
-                let cure = "; if it is lost for good, `scr index --drop' with its name forgets it";
-                let cure = if is_free { cure } else { "" };
                 let (found, silent) = self.look();
-                let why = match (found.into_iter().find(|found| found.dataset.id == dataset.id), silent) {
+                let found = found.into_iter().find(|found| found.dataset.id == dataset.id);
+                let is_whole = found.as_ref().is_some_and(Inspected::is_whole);
+                let cure = match (is_whole, is_free) {
+                    (true, _) => "; the nodes still have it whole",
+                    (false, true) => "; if it is lost for good, `scr index --drop' with its name forgets it",
+                    (false, false) => "",
+                };
+                // What nodes have and could not copy is missing in the prefix directory only.
+                let error = match warnings.iter().find(|why| is_whole && !why.contains("[SCR-518]")) {
+                    Some(why) => why.split(" [SCR-").next().unwrap_or(why).to_owned(),
+                    None => format!("{error:#}"),
+                };
+                let why = match (found, silent) {
                     (Some(Inspected { unknown: Some(why), .. }), _) | (None, Some(why)) => why,
-                    (Some(_), Some(silent)) => format!("{error:#}; {silent}"),
-                    (_, None) => format!("{error:#}{cure}"),
+                    (Some(_), Some(silent)) => format!("{error}; {silent}"),
+                    (_, None) => format!("{error}{cure}"),
                 };
                 warn(format_args!("{label} could not be saved: {why}"));
-                self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
+                self.log.add_entry(record(Event::ScavengeFail).note(error).took(took()));
                 false
             }
         }

@@ -112,7 +112,11 @@ fn damage_in_the_prefix_directory_is_repaired_from_cache_with_the_commands_that_
         (left.node(1).join("user1/scr.defjobid/scr.dataset.1/r1/rank_1"), left.path().join("away"));
     fs::rename(&cached, &away).unwrap();
     let torn = scr(&["copy", "--id", "1"], 1);
-    assert!(code(&torn) == 1 && err(&torn).contains("the part of rank 1 counts as lost: "), "{}", err(&torn));
+    assert!(
+        code(&torn) == 1 && err(&torn).contains("the part of rank 1 could not be copied whole: "),
+        "{}",
+        err(&torn)
+    );
     fs::rename(&away, &cached).unwrap();
     for node in [0, 1] {
         let whole = scr(&["copy", "--id", "1"], node);

@@ -648,6 +648,25 @@ fn what_another_release_wrote_or_what_lacks_its_plugin_is_not_known_and_nobody_i
     assert!(code(&ended) == 1 && err(&ended).contains(other), "{}", err(&ended));
 }
 
+/// Nothing was lost, and the user was told that it may be, and to drop it.
+#[test]
+fn what_cannot_be_copied_to_the_prefix_directory_is_not_lost_and_the_reason_is_said_last() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    fs::write(job.prefix().join("ckpt.1"), "in the way").unwrap();
+    let ended = postrun(&job);
+    let said = err(&ended);
+    let last =
+        said.lines().rfind(|line| line.contains("`ckpt.1' could not be saved: node n")).unwrap_or_default();
+    let why = "Not a directory";
+    assert_eq!(code(&ended), 1, "{said}");
+    assert!(last.contains(why) && last.ends_with("the nodes still have it whole [SCR-510]"), "{said}");
+    assert!(!last.contains("lost") && !said.contains("--drop"), "{said}");
+    let noted = line(&status(&job, &[]), "last error");
+    assert!(noted.contains(why) && !noted.contains("lost"), "{noted}");
+    fs::remove_file(job.prefix().join("ckpt.1")).unwrap();
+    expect_saved(&job, &postrun(&job));
+}
+
 /// It was called lost, or one in the prefix directory was named, though a run flushes it first and restarts from it.
 #[test]
 fn where_ranks_read_in_the_prefix_directory_a_run_restarts_from_what_it_flushes_first() {
