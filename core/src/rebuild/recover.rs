@@ -203,7 +203,7 @@ fn why_lost(job: &Job, record: Option<&RankRecord>, reports: &[PartReport]) -> L
     let known = reports.iter().find_map(|report| report.loss.clone());
     known.unwrap_or_else(|| match record {
         Some(record) if !job.nodes.has(&record.node) => Loss::of_data("the node is not in this run"),
-        _ => Loss::of_data("nothing of it is left there"),
+        _ => Loss::of_data("nothing usable of it is there"),
     })
 }
 

@@ -388,7 +388,7 @@ fn one_flip_and_one_lost_node_are_repaired_where_two_losses_are_survived() {
         flip(&file(&job, 1), 30);
         job.world.lose("n3");
         let lost =
-            ["dataset 1", "2 of 4 ranks are lost: 1", "3 (written on n3; nothing of it is left there)"];
+            ["dataset 1", "2 of 4 ranks are lost: 1", "3 (written on n3; nothing usable of it is there)"];
         job.is_repaired(what, &lost);
     }
 }

@@ -42,7 +42,7 @@ fn a_lost_node_is_rebuilt_and_a_message_says_so() {
     restarted.all_gave(&Some(6));
     let line = restarted.line_with(&["dataset 1", "lost"]);
     let lost =
-        ["2", "3"].map(|rank| format!("{rank} (written on n1; nothing of it is left there)")).join(", ");
+        ["2", "3"].map(|rank| format!("{rank} (written on n1; nothing usable of it is there)")).join(", ");
     assert!(line.contains("2 of 8 ranks") && line.contains(&lost), "{line}");
 }
 

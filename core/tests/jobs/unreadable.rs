@@ -145,6 +145,23 @@ fn what_another_release_has_left_in_cache_stays_and_no_run_begins_without_it() {
     assert!(maps.iter().all(|map| map.exists()));
 }
 
+/// It was said that nothing is left, directly below the message that it stays.
+#[test]
+fn nobody_says_that_nothing_is_left_of_a_part_that_this_run_cannot_use() {
+    let damages: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[7] = 9, |bytes| bytes.truncate(100)];
+    for damage in damages {
+        let world = World::new(4, 4);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let map = world.node("n1").join("user1/scr.defjobid/scr.dataset.1/.scr/filemap_1");
+        let mut bytes = std::fs::read(&map).unwrap();
+        damage(&mut bytes);
+        std::fs::write(&map, bytes).unwrap();
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&Some(1));
+        run.line_with(&["1 (written on n1; nothing usable of it is there)", "rebuilding", "[SCR-314]"]);
+    }
+}
+
 /// For want of open files or of memory its parts counted as lost, and were removed once there was a newer checkpoint.
 #[test]
 fn a_cache_that_this_process_cannot_read_is_not_lost() {
