@@ -146,14 +146,18 @@ fn text(labels: &str, figures: &Figures, now: Now, micros: u64) -> String {
 
 /// The times that are shown one by one: a sum hides the one that took long.
 fn spreads(figures: &Figures) -> [(&'static str, &'static str, Spent); 3] {
-    let mut flushes = figures.flushes_sync;
-    flushes.sum(figures.output_flushes_sync);
-    flushes.sum(figures.flushes_async);
     [
         ("scr_checkpoint_duration_seconds", "How long checkpoints took.", figures.checkpoints),
-        ("scr_flush_duration_seconds", "How long flushes took.", flushes),
+        ("scr_flush_duration_seconds", "How long flushes took.", flushes(figures)),
         ("scr_restart_duration_seconds", "How long restarts took.", figures.restarts),
     ]
+}
+
+/// Those that have succeeded.
+fn flushes(figures: &Figures) -> Spent {
+    let mut all = figures.flushes_sync;
+    [figures.output_flushes_sync, figures.flushes_async].into_iter().for_each(|more| all.sum(more));
+    all
 }
 
 /// The names of all metrics.
@@ -170,10 +174,7 @@ fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
     };
     let count = |count: u64| Some(count as f64);
     let time = |micros: u64| (micros > 0).then_some(micros as f64 / 1e6);
-    let flushes =
-        figures.flushes_sync.count + figures.output_flushes_sync.count + figures.flushes_async.count;
-    let flush_seconds =
-        figures.flushes_sync.seconds + figures.output_flushes_sync.seconds + figures.flushes_async.seconds;
+    let flushes = flushes(figures);
     let seconds = |class| Some(figures.seconds(class));
     metrics! {
         "scr_job_running" = count(now.is_running.into()), "Whether the job is at work: 0 once it has ended.";
@@ -198,10 +199,10 @@ fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
             "When a checkpoint was last complete in the prefix directory.";
         "scr_node_losses_survived" = now.survives.map(|nodes| nodes as f64),
             "How many nodes may be lost with the newest checkpoint still there.";
-        "scr_flushes_total" = count(flushes), "Flushes that have ended.";
+        "scr_flushes_total" = count(flushes.count + figures.failed_flushes), "Flushes that have ended.";
         "scr_flush_failures_total" = count(figures.failed_flushes), "Flushes that have failed.";
         "scr_flushes_running" = count(figures.flushing), "Flushes under way.";
-        "scr_flush_seconds_total" = Some(flush_seconds), "Time that flushes took.";
+        "scr_flush_seconds_total" = Some(flushes.seconds), "Time that flushes took.";
         "scr_flush_wait_seconds_total" = seconds(Class::Flush), "Time for which the application waited for flushes.";
         "scr_flush_bytes_total" = bytes(|level| matches!(level, Level::FlushedSync | Level::FlushedAsync)),
             "Bytes that were copied to the prefix directory.";
@@ -232,9 +233,13 @@ mod tests {
         for seconds in [0.2, 2.0, 5000.0] {
             figures.checkpoints.add(Some(seconds));
         }
+        figures.flushes_sync.add(Some(0.5));
+        figures.failed_flushes = 7;
         let text = text("jobid=\"7\"", &figures, Now { is_running: true, survives: Some(2) }, 1);
         assert!(text.contains("# TYPE scr_job_running gauge\nscr_job_running{jobid=\"7\"} 1\n"), "{text}");
         assert!(text.contains("\nscr_node_losses_survived{jobid=\"7\"} 2\n"), "{text}");
+        // Those that have failed have ended, too.
+        assert!(text.contains("\nscr_flushes_total{jobid=\"7\"} 8\n"), "{text}");
         for (bound, count) in [("0.1", 0), ("0.3", 1), ("3", 2), ("3000", 2), ("+Inf", 3)] {
             let line =
                 format!("\nscr_checkpoint_duration_seconds_bucket{{jobid=\"7\",le=\"{bound}\"}} {count}\n");
