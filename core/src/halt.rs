@@ -4,7 +4,7 @@
 
 use crate::job::Job;
 use crate::log::{Event, Record};
-use scr_comm::collective::broadcast;
+use crate::typed::broadcast_value;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::{Begun, Ended, Halt, HaltReason, KnownEnd, LastRun, PrefixError};
@@ -24,15 +24,13 @@ impl HaltConditions {
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn begin(job: &Job) -> Result<Self, CommError> {
+    pub(crate) fn begin(&mut self, job: &Job) -> Result<(), CommError> {
         begin_file(job);
         if job.rank() == Rank(0) {
             // An error is reported where the conditions are read.
             let _ = Halt::forget_end(job.files(), &job.prefix);
         }
-        let mut conditions = Self::default();
-        conditions.check(job, 0)?;
-        Ok(conditions)
+        self.check(job, 0)
     }
 
     /// Why the application should be ended now, if the user has asked for that with `SCR_HALT_EXIT=1`.
@@ -51,8 +49,7 @@ impl HaltConditions {
         if job.rank() == Rank(0) {
             let in_time =
                 outlook(job, 0).reason.filter(|why| matches!(why, HaltReason::AllocationEnds { .. }));
-            let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), in_time.is_some());
-            ended.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
+            job.report_failed(Halt::end(job.files(), &job.prefix, halt_seconds(job), in_time.is_some()));
             let why = self.told.take().or(in_time.map(|why| why.to_string()));
             record_end(job, why.map_or(Ended::Finished, Ended::Halted));
         }
@@ -109,8 +106,7 @@ impl HaltConditions {
 /// How the run has ended, for those who look at it.
 fn record_end(job: &Job, ended: Ended) {
     if job.rank() == Rank(0) {
-        let recorded = LastRun::end(job.files(), &job.prefix, ended);
-        recorded.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
+        job.report_failed(LastRun::end(job.files(), &job.prefix, ended));
     }
 }
 
@@ -119,9 +115,8 @@ fn on_rank_0(job: &Job, completed: u64) -> Option<HaltReason> {
 }
 
 fn agreed(job: &Job, own: Option<HaltReason>) -> Result<Option<String>, CommError> {
-    let own = own.map_or_else(String::new, |reason| reason.to_string());
-    let reason = broadcast(&*job.comm, Rank(0), own.into_bytes())?;
-    Ok(Some(String::from_utf8_lossy(&reason).into_owned()).filter(|reason| !reason.is_empty()))
+    let own = own.map(|reason| reason.to_string());
+    broadcast_value(&*job.comm, (job.rank() == Rank(0)).then_some(own))
 }
 
 /// The known facts about the end of a job.
@@ -172,32 +167,25 @@ fn begin_file(job: &Job) {
     if job.rank() != Rank(0) || seconds == 0 {
         return;
     }
-    let path = job.prefix.halt_file();
-    match Halt::begin(job.files(), &job.prefix, seconds) {
-        Ok(Begun::AsSet) => warn_without_end(job, seconds),
-        Ok(Begun::AsInFile(found)) => job.report.warn(&format!(
-            "SCR_HALT_SECONDS={seconds} has no effect, since {} was there before the job, with {} halt seconds; \
-             change them with scr halt --seconds",
-            path.display(),
+    let why = match Halt::begin(job.files(), &job.prefix, seconds) {
+        Ok(Begun::AsSet) if is_end_known(job) => return,
+        Ok(Begun::AsSet) => "the end of the allocation is not known: set SCR_END_TIME, in seconds since the epoch, or use scr halt \
+                             --before"
+            .to_owned(),
+        Ok(Begun::AsInFile(found)) => format!(
+            "{} was there before the job, with {} halt seconds; change them with scr halt --seconds",
+            job.prefix.halt_file().display(),
             found.unwrap_or(0)
-        )),
-        Err(error) => job.report.error(&format!(
-            "SCR_HALT_SECONDS={seconds} has no effect, since the halt file cannot be written: {}",
-            scr_base::describe(&error)
-        )),
-    }
+        ),
+        Err(error) => format!("the halt file cannot be written: {}", scr_base::describe(&error)),
+    };
+    job.warn_of_setting(&format!("SCR_HALT_SECONDS={seconds} has no effect, since {why}"));
 }
 
-/// Warns that no time is known before which the job could halt.
-fn warn_without_end(job: &Job, seconds: i64) {
+/// Whether a time is known before which the job can halt.
+fn is_end_known(job: &Job) -> bool {
     let halt = Halt::read(job.files(), &job.prefix).ok().flatten().unwrap_or_default();
-    if halt.exit_before.is_none() && halt.changed_end.is_none() && job.params.get(&param::END_TIME).is_none()
-    {
-        job.report.warn(&format!(
-            "SCR_HALT_SECONDS={seconds} has no effect, since the end of the allocation is not known: set SCR_END_TIME, in \
-             seconds since the epoch, or use scr halt --before"
-        ));
-    }
+    halt.exit_before.is_some() || halt.changed_end.is_some() || job.params.get(&param::END_TIME).is_some()
 }
 
 /// The halt seconds of the settings.

@@ -5,6 +5,7 @@ use crate::error::{Doing as _, Error};
 use crate::launcher;
 use crate::log::{Counts, Log};
 use crate::typed::broadcast_value;
+use scr_base::ensure;
 use scr_base::env::Env;
 use scr_base::fs::{is_of_closed_file, Files, OwnedDir};
 use scr_base::message::Reporter;
@@ -61,6 +62,8 @@ pub(crate) struct Job {
 /// What is said once in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Said {
+    /// A setting has no effect, or less.
+    Setting,
     /// A dataset has no files.
     NoFiles,
     /// A checkpoint takes the files of the only other one.
@@ -366,6 +369,22 @@ impl Job {
     /// Whether this has yet to be said, which is said once in a run.
     pub(crate) fn is_news(&self, what: Said) -> bool {
         self.said.borrow_mut().insert(what)
+    }
+
+    /// Warns of a setting that only a run finds useless.
+    pub(crate) fn warn_of_setting(&self, why: &str) {
+        _ = self.is_news(Said::Setting);
+        self.report.warn(why);
+    }
+
+    /// What [`warn_of_setting`](Self::warn_of_setting) has said is an error if the user wants that. Collective.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn expect_no_warning(&self) -> Result<(), Error> {
+        let is_strict = self.params.get(&param::STRICT);
+        let is_warned = || self.any(self.said.borrow().contains(&Said::Setting));
+        ensure(!(is_strict && is_warned()?), || Error::Config(STRICTLY.to_owned()))
     }
 
     /// Whether this holds on any rank. Collective.

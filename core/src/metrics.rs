@@ -64,7 +64,7 @@ impl Metrics {
         let written = job.files().write_atomic(&self.path, text.as_bytes(), MODE, Durability::Shown);
         if let (Err(error), false) = (&written, self.warned) {
             self.warned = true;
-            job.report.warn_here(&format!(
+            job.warn_of_setting(&format!(
                 "the metrics of this job cannot be written: {}; the job continues; SCR_METRICS_DIR must name a folder that the \
                  user may write to",
                 scr_base::describe(error)

@@ -94,6 +94,7 @@ impl Schemes {
     fn expect_groups(&self, job: &mut Job) -> Result<(), Error> {
         let (is_users, me) = (job.params.origin(&param::SET_FAILURES).is_of_user(), job.rank());
         let all = job.descriptors.redundancy.all_mut();
+        let mut lessened = Vec::new();
         for descriptor in all.filter(|descriptor| descriptor.scheme == "RS") {
             let must = !job.is_recovery && (is_users || descriptor.origin.is_of_user());
             let (failures, more) = (descriptor.set_failures, u64::from(descriptor.set_failures) + 1);
@@ -113,9 +114,10 @@ impl Schemes {
             if must {
                 return Err(Error::Config(why));
             }
-            job.report.warn(&format!("{why}. It goes on with SCR_SET_FAILURES={less}"));
+            lessened.push(format!("{why}. It goes on with SCR_SET_FAILURES={less}"));
             descriptor.set_failures = less;
         }
+        lessened.iter().for_each(|why| job.warn_of_setting(why));
         Ok(())
     }
 

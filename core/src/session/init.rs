@@ -86,7 +86,8 @@ impl Session {
             rebuild::purge(&session.job, &session.cache, true)?;
         }
         let knows_others = prepare_prefix(&session.job, &session.running, app)?;
-        session.halt = HaltConditions::begin(&session.job)?;
+        session.halt.begin(&session.job)?;
+        session.job.expect_no_warning()?;
         let in_prefix = session.find_datasets(is_shared)?;
         session.cache.warn_of_full_stores(&session.job);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
@@ -106,6 +107,7 @@ impl Session {
         session.start_computing();
         session.metrics = Metrics::begin(&session.job);
         session.write_metrics(true);
+        session.job.expect_no_warning()?;
         Ok(session)
     }
 

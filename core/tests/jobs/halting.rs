@@ -1,12 +1,33 @@
 //! A job stops on each condition of the halt file when it is met and not before, and runs on where none holds.
 
-use super::world::{Application, Outcome, World};
+use super::world::{Application, Outcome, Source, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_prefix::{ChangedEnd, Ended, Halt, LastRun, Prefix};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]
+}
+
+/// SCR_Init succeeded, though the page says that it fails for each setting of which it warns.
+#[test]
+fn a_setting_that_only_a_run_finds_useless_is_an_error_with_scr_strict() {
+    let settings = [
+        ("SCR_HALT_SECONDS", "600", "the end of the allocation is not known"),
+        ("SCR_METRICS_DIR", "/nowhere/at/all", "the metrics of this job cannot be written"),
+        ("SCR_SET_FAILURES", "3\nSCR_COPY_TYPE=RS", "It goes on with SCR_SET_FAILURES=1"),
+    ];
+    for (name, value, why) in settings {
+        for strict in ["0", "1"] {
+            let mut world = World::new(2, 2).set("SCR_STRICT", strict);
+            world.put_in(Source::SystemFile, name, value);
+            let run = world.try_run(|begun| begun.err().map(|error| error.to_string()));
+            run.line_with(&["WARNING", why]);
+            let is_refused =
+                |error: &Option<String>| error.as_ref().is_some_and(|error| error.contains("SCR_STRICT=1"));
+            assert_eq!(run.ranks.iter().all(is_refused), strict == "1", "{name}: {:?}", run.ranks);
+        }
+    }
 }
 
 fn job() -> World {
