@@ -105,18 +105,19 @@ impl LastRun {
         shared::update(files, prefix, true, |file: &mut NodesFile| self.put(&mut file.tree))
     }
 
-    /// The same when it begins, with the other nodes of earlier runs of its allocation. Gives whether there are such.
+    /// The same when it begins, with the other nodes of earlier runs of its allocation. Gives the record that was
+    /// there.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
-    pub fn begin(mut self, files: &dyn Files, prefix: &Prefix) -> Result<Updated<bool>, PrefixError> {
+    pub fn begin(mut self, files: &dyn Files, prefix: &Prefix) -> Result<Updated<Option<Self>>, PrefixError> {
         shared::update(files, prefix, true, |file: &mut NodesFile| {
-            let before = Self::from_tree(&file.tree).filter(|before| before.job_id == self.job_id);
-            let mut earlier = before.map(|before| before.all_nodes()).unwrap_or_default();
-            earlier.retain(|node| !self.nodes.contains(node));
-            self.earlier = earlier;
+            let before = Self::from_tree(&file.tree);
+            let own = before.as_ref().filter(|before| before.job_id == self.job_id);
+            self.earlier = own.map(Self::all_nodes).unwrap_or_default();
+            self.earlier.retain(|node| !self.nodes.contains(node));
             self.put(&mut file.tree);
-            !self.earlier.is_empty()
+            before
         })
     }
 

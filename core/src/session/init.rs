@@ -85,19 +85,20 @@ impl Session {
             delete::all(&session.job)?;
             rebuild::purge(&session.job, &session.cache, true)?;
         }
-        let knows_others = prepare_prefix(&session.job, &session.running, app)?;
-        session.halt.begin(&session.job)?;
-        session.job.expect_no_warning()?;
-        let in_prefix = session.find_datasets(is_shared)?;
-        session.cache.warn_of_full_stores(&session.job);
-        compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
-        session.with_flushes(Flushes::flush_restored)?;
-        session.load_first(&in_prefix, left_whole)?;
-        if knows_others && session.restart.seq(&session.cache).is_some() {
+        let before = prepare_prefix(&session.job, &session.running, app)?;
+        let found = session.find_first(is_shared, left_whole);
+        let (job, run) = (&session.job, run_of(&session.job));
+        let record = match (&found, before) {
+            // Commands find by it what another allocation has in cache.
+            (Err(_), before) => before.filter(|before| before.job_id != run.job_id),
             // What nodes of earlier runs have left is not the newest.
-            let written = run_of(&session.job).write(session.job.files(), &session.job.prefix);
-            written.map(drop).unwrap_or_else(|error| session.job.report.warn(&scr_base::describe(&error)));
-        }
+            (Ok(()), Some(before)) if before.all_nodes() != run.nodes => {
+                session.restart.seq(&session.cache).map(|_| run)
+            }
+            _ => None,
+        };
+        record.iter().for_each(|run| job.report_failed(run.write(job.files(), &job.prefix).map(drop)));
+        found?;
         session.schemes.load(&session.job, &session.cache)?;
         session.background.start(&session.job, &session.cache.open)?;
         session.slide_windows()?;
@@ -150,6 +151,17 @@ impl Session {
             lending: None,
         };
         Ok((session, is_shared))
+    }
+
+    /// Finds the checkpoint to restart from, and loads it.
+    fn find_first(&mut self, is_shared: bool, left_whole: LeftWhole) -> Result<(), Error> {
+        self.halt.begin(&self.job)?;
+        self.job.expect_no_warning()?;
+        let in_prefix = self.find_datasets(is_shared)?;
+        self.cache.warn_of_full_stores(&self.job);
+        compare_flushed(&self.job, &mut self.cache, &in_prefix)?;
+        self.with_flushes(Flushes::flush_restored)?;
+        self.load_first(&in_prefix, left_whole)
     }
 
     /// Loads the checkpoint to restart from, or says why there is none.
@@ -513,21 +525,18 @@ fn of_other_job(job: &Job, other: &str) -> String {
     )
 }
 
-/// Writes the files under the prefix directory that commands read. Gives whether earlier runs of the allocation had other nodes.
-fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<bool, Error> {
+/// Writes the files under the prefix directory that commands read. Gives the record of the run before, on rank 0 only.
+fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<Option<LastRun>, Error> {
     job.report.info(&format!("NPROCS={}", job.comm.size()));
     job.report.info(&format!("NNODES={}", job.nodes.count()));
-    let mut knows_others = false;
-    let written = match job.rank() {
-        Rank(0) => write_for_commands(job, running, app).map(|known| knows_others = known),
-        _ => Ok(()),
+    let write = || {
+        write_for_commands(job, running, app).or_else(|error| job.accept_want_of_room(error).map(|()| None))
     };
-    let written = written.or_else(|error| job.accept_want_of_room(error));
-    job.agree(written).doing("writing to the folder .scr of the prefix directory")?;
-    Ok(knows_others)
+    let before = job.do_on_first(write).doing("writing to the folder .scr of the prefix directory")?;
+    Ok(before.flatten())
 }
 
-fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<bool, PrefixError> {
+fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<Option<LastRun>, PrefixError> {
     let written = run_of(job).begin(job.files(), &job.prefix)?;
     let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;

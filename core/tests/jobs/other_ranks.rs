@@ -136,6 +136,24 @@ fn the_nodes_of_earlier_runs_stay_known_until_a_run_has_restarted() {
     assert_eq!(nodes(&world), (4, 4), "nobody needs n3 any more");
 }
 
+/// `scr postrun' of the allocation that has the checkpoint asked the nodes of the refused run, and advised to drop it.
+#[test]
+fn a_refused_run_of_another_allocation_leaves_the_record_of_the_run_that_has_the_checkpoint() {
+    let mut world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let recorded = |world: &World| LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap();
+    let before = recorded(&world);
+    world.put("SCR_JOB_ID", "other");
+    world.nodes = ["k0", "k1", "k2", "k3"].map(str::to_owned).to_vec();
+    let refused = world.try_run(|begun| assert!(begun.is_err()));
+    refused.line_with(&["is only in the cache of allocation defjobid", "[SCR-315]"]);
+    assert_eq!(recorded(&world), before);
+    world.put("SCR_REQUIRE_RESTART", "0");
+    world.run(|application| application.restart(some)).all_gave(&None);
+    let after = recorded(&world);
+    assert_eq!((after.job_id.as_str(), after.all_nodes()), ("other", world.nodes.clone()));
+}
+
 #[test]
 fn a_first_run_starts_though_a_restart_is_required() {
     let world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
