@@ -26,12 +26,7 @@ cases! {
 
 fn sizes(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.files([0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 3_000_001])?;
-    let job = stage.job("a");
-    let ticket = copy_well(transport, &job)?;
-    job.items.iter().try_for_each(|item| {
-        let len = attempt(fs::metadata(&item.source), "examining a source")?.len();
-        expect(&len, &item.bytes, "the size of a source after the copy")
-    })?;
+    let ticket = copy_well(transport, &stage.job("a"))?;
     expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state when asked again")
 }
 

@@ -80,8 +80,12 @@ pub(super) fn start(transport: &dyn Transport, job: &CopyJob) -> Found<Vec<u8>> 
 
 /// The job must end well, and the files be equal.
 pub(super) fn copy_well(transport: &dyn Transport, job: &CopyJob) -> Found<Vec<u8>> {
+    let before = sources(&job.items)?;
     let (ticket, state) = copy(transport, job)?;
     expect(&state, &CopyState::Done, "the state of the job")?;
+    let mut both = before.into_iter().zip(sources(&job.items)?);
+    let changed = both.find(|(before, after)| before != after);
+    changed.map_or(Ok(()), |((source, _), _)| Err(format!("the source {source} was changed")))?;
     same_bytes(&job.items)?;
     Ok(ticket)
 }
@@ -111,14 +115,18 @@ pub(super) fn names(error: &PluginError, path: &Path) -> Found<()> {
     Err(format!("the error should name {path} on one line, but it says {:?}", error.text))
 }
 
+/// The names and the bytes of all sources.
+fn sources(items: &[CopyItem]) -> Found<Vec<(String, Vec<u8>)>> {
+    items.iter().map(|item| Ok((item.source.display().to_string(), read(&item.source)?))).collect()
+}
+
 /// Every destination must have the bytes of its source.
 pub(super) fn same_bytes(items: &[CopyItem]) -> Found<()> {
-    for item in items {
-        let (expected, found) = (read(&item.source)?, read(&item.destination)?);
-        if expected != found {
-            let source = |item: &CopyItem| Ok((item.source.display().to_string(), read(&item.source)?));
-            let sources = items.iter().map(source).collect::<Found<Vec<_>>>()?;
-            let (byte, why) = first_wrong(&found, &expected, &sources).unwrap_or_default();
+    let sources = sources(items)?;
+    for (item, (_, expected)) in items.iter().zip(&sources) {
+        let found = read(&item.destination)?;
+        if *expected != found {
+            let (byte, why) = first_wrong(&found, expected, &sources).unwrap_or_default();
             return Err(format!("{} is wrong from byte {byte} on: {why}", item.destination.display()));
         }
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 enum Wrong {
     Nothing,
     CopiesNothing,
+    ChangesTheSource,
     DropsTheLastByte,
     ShiftsTheBytes,
     KeepsTheFileBefore,
@@ -83,6 +84,10 @@ impl Simple {
         }
         match self.wrong {
             CopiesNothing => return Ok(()),
+            ChangesTheSource if bytes.len() > 5 => {
+                let flipped: Vec<_> = bytes.iter().map(|byte| !byte).collect();
+                fs::write(&item.source, flipped).map_err(|cause| error(&item.source, &cause))?;
+            }
             DropsTheLastByte => drop(bytes.pop()),
             ShiftsTheBytes if bytes.len() > 1000 => bytes.rotate_left(1000),
             KeepsTheFileBefore => {
@@ -228,6 +233,7 @@ fn a_transport_that_keeps_the_rules_passes() {
 fn each_fault_is_found() {
     for (wrong, rule) in [
         (CopiesNothing, "files of every size arrive"),
+        (ChangesTheSource, "files of every size arrive"),
         (DropsTheLastByte, "files of every size arrive"),
         (ComesBackEarly, "many files arrive in one job"),
         (RefusesEmptyJobs, "a job without files is done"),
@@ -288,6 +294,7 @@ fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
             "a sparse file arrives",
             "/to/0 is wrong from byte 16777224 on: it ends there instead of at byte 33554432",
         ),
+        (ChangesTheSource, "files of every size arrive", "/from/2 was changed"),
         (ShiftsTheBytes, "files of every size arrive", "is wrong from byte 0 on: there stands /"),
         (KeepsTheFileBefore, "many files arrive in one job", "/to/2 is wrong from byte 0 on: there stands /"),
         (KeepsTheFileBefore, "many files arrive in one job", "/from/1 from byte 0 on"),
@@ -295,6 +302,19 @@ fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
         let said = report(wrong, rule);
         assert!(said.contains(words), "{wrong:?} should say `{words}', but:\n{said}");
     }
+}
+
+/// Each rule that failed with the copies told the author to change something else.
+#[test]
+fn where_plain_copies_fail_no_other_rule_says_what_usually_helps() {
+    let report = report_of(DropsTheLastByte);
+    let (plain, others) = report.checks.split_first().unwrap();
+    assert!(plain.cure.is_some(), "{report}");
+    assert!(others.iter().any(|check| check.failed > 0), "{report}");
+    assert!(others.iter().all(|check| check.cure.is_none()), "{report}");
+    // The copies are good.
+    let report = report_of(TakesAnyTicket);
+    assert!(report.to_string().contains("Look the whole ticket up"), "{report}");
 }
 
 /// A transport whose copies never end.
