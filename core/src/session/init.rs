@@ -325,11 +325,15 @@ impl Session {
             let has_scheme = !protection.bypass && protects(&protection.scheme);
             has_scheme && newest.holding().is_unflushed() && newest.survives_now() == Some(Survives::Nodes(0))
         };
-        // It has a scheme, and the ranks run so that it would be lost with a node.
+        // It has a scheme, which cannot be used, or the ranks run so that it would be lost with a node.
         if let Some(newest) = newest_cached(job, cache, |_| true).filter(is_weak) {
+            let why = match schemes.plugins.scheme(job, &newest.record.protection) {
+                Ok(_) => "ranks that protected each other run on one node now".to_owned(),
+                Err(error) => error.agreed()?.to_string(),
+            };
             job.report.warn(&format!(
-                "`{}' in cache is not protected against the loss of a node: ranks that protected each other run on one node now; \
-                 the next checkpoint is protected as this run's nodes allow",
+                "`{}' in cache is not protected against the loss of a node: {why}; the next checkpoint is protected as this run's \
+                 nodes allow",
                 newest.record.dataset.name_text()
             ));
         }

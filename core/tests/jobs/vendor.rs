@@ -56,6 +56,21 @@ fn twice(is_wrong: bool) -> TempDir {
     folder(&built("twice"), &manifest)
 }
 
+/// The warning said that ranks which protected each other ran on one node.
+#[test]
+fn a_scheme_that_is_not_installed_any_more_is_why_a_checkpoint_is_not_protected() {
+    let folder = twice(false);
+    let mut world = world(folder.path(), "TWICE");
+    world.run(|application| application.checkpoint(4, uneven).unwrap());
+    world.put("SCR_PLUGIN_PATH", &plugins().display().to_string());
+    world.put("SCR_COPY_TYPE", "XOR");
+    let run = world.run(|application| application.restart(uneven));
+    run.all_gave(&Some(4));
+    let words = ["WARNING", "not protected against the loss of a node: ", "TWICE", "the next checkpoint"];
+    let line = run.line_with(&words);
+    assert!(!line.contains("on one node"), "{line}");
+}
+
 /// The checksum was that of the first write: every checkpoint counted as lost, and right rebuilds were refused.
 #[test]
 fn a_scheme_that_writes_twice_brings_a_job_through_a_node_loss() {
