@@ -172,7 +172,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
 fn formats() -> Table {
     let (agent, api) = (scr_core::flush::RECORD_VERSION, scr_plugin_api::abi::API_VERSION);
     let in_prefix = scr_prefix::FORMATS
-        .map(|(file, read)| [file.to_owned(), scr_prefix::versions(&read), "prefix directory".to_owned()]);
+        .map(|(file, read)| [file.to_owned(), scr_base::fs::versions(&read), "prefix directory".to_owned()]);
     let others = [
         ["filemap", &filemap::VERSION.to_string(), "cache"],
         ["detached.*", agent, "flush that outlives its job"],

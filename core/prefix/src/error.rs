@@ -3,7 +3,6 @@
 use crate::ledger::Refusal;
 use scr_base::fs::verify::FileError;
 use scr_base::fs::FsError;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Why a file below the prefix directory could not be read or written.
@@ -28,9 +27,6 @@ pub enum PrefixError {
         dir.display()
     )]
     Elsewhere { dir: PathBuf },
-    /// Written by another release.
-    #[error("{} has format version {found}, and this release reads version {}", path.display(), versions(reads))]
-    Version { path: PathBuf, found: u64, reads: RangeInclusive<u64> },
     /// A file that must be there is missing.
     #[error("{} is missing", path.display())]
     Missing { path: PathBuf },
@@ -59,9 +55,9 @@ impl PrefixError {
 
     /// The same with what to do where the file is damaged.
     pub(super) fn of_file(fault: FsError, advice: &'static str) -> Self {
-        match fault {
-            FsError::Tree { .. } => PrefixError::Damaged { fault, advice },
-            other => PrefixError::Fs(other),
+        match fault.is_damage() {
+            true => PrefixError::Damaged { fault, advice },
+            false => PrefixError::Fs(fault),
         }
     }
 
@@ -98,18 +94,16 @@ impl PrefixError {
             | PrefixError::OfOther { .. }
             | PrefixError::Refused(Refusal::InUse { .. } | Refusal::Written { .. })
             | PrefixError::Elsewhere { .. } => false,
-            // A file of a later release is valid for that release.
-            PrefixError::Version { found, reads, .. } => found < reads.start(),
             _ => true,
         }
     }
 }
 
-/// Versions of a format, as users are told.
-pub fn versions(range: &RangeInclusive<u64>) -> String {
-    match (range.start(), range.end()) {
-        (first, last) if first == last => first.to_string(),
-        (first, last) => format!("{first} to {last}"),
+/// `None` where what is stored is itself wrong.
+pub(crate) fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        other => other.map(Some),
     }
 }
 
@@ -130,7 +124,7 @@ mod tests {
     fn every_error_says_what_and_where() {
         let path = || PathBuf::from("/p/.scr/index.scr");
         let errors = [
-            PrefixError::Version { path: path(), found: 3, reads: 2..=2 },
+            FsError::Version { path: path(), found: 3, reads: 2..=2 }.into(),
             PrefixError::unusable(path(), "describes dataset 3, and dataset 2 should be there"),
             PrefixError::Missing { path: path() },
             crate::rank2file::fault(&path(), crate::rank2file::rank_twice(scr_comm::Rank(7))),
@@ -139,7 +133,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "/p/.scr/index.scr has format version 3, and this release reads version 2",
+                "/p/.scr/index.scr was written by another release of scr (format version 3, and this one reads 2)",
                 "/p/.scr/index.scr describes dataset 3, and dataset 2 should be there",
                 "/p/.scr/index.scr is missing",
                 "/p/.scr/index.scr cannot be used: rank 7 is listed twice",

@@ -1,7 +1,18 @@
 //! How C SCR writes yes and no, times, and checksums; and how values of ours are written.
 
+use scr_base::ensure;
+use scr_base::fs::{At, FsError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// The version of a file's form, which is one of those that this release reads.
+pub(crate) fn expect_version(tree: &KvTree, path: &Path, known: RangeInclusive<u64>) -> Result<u64, FsError> {
+    let found = tree.require("VERSION").at("use", path)?;
+    let other = || FsError::Version { path: path.to_owned(), found, reads: known.clone() };
+    ensure(known.contains(&found), other).map(|()| found)
+}
 
 /// Yes is 1, no is 0; C SCR takes any number but 0 for yes.
 pub(crate) fn set_flag(tree: &mut KvTree, key: &str, value: bool) {

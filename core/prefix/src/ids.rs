@@ -26,10 +26,10 @@
 //! another one, so datasets of the old one that are left in cache are not restored. The index and the flush file have copies, in
 //! case this file is lost.
 
-use super::fields::{ids, packed};
+use super::error::unless_damaged;
+use super::fields::{expect_version, ids, packed};
 use super::shared::{self, Shared};
 use super::{Between, DatasetDescriptor, FlushFile, Index, Prefix, PrefixError, Seq};
-use scr_base::ensure;
 use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind};
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
@@ -221,9 +221,7 @@ impl Default for Ids {
 impl Ids {
     /// From a tree; `path` is for the error.
     pub fn of_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
-        let found = tree.require("VERSION").at("use", path)?;
-        let other = || PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION };
-        ensure(found == VERSION, other)?;
+        expect_version(&tree, path, VERSION..=VERSION)?;
         for key in [RUN, NEXT] {
             tree.require::<u64>(key).at("use", path)?;
         }
@@ -470,13 +468,6 @@ impl Withdrawn {
         last.write(tree.child(UP_TO));
         newer_named.into_iter().for_each(|(seq, why)| why.record(tree, seq));
         Self::put_between(tree, &newer_between);
-    }
-}
-
-fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
-    match read {
-        Err(error) if error.is_damage() => Ok(None),
-        other => other.map(Some),
     }
 }
 

@@ -18,12 +18,11 @@
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
 
 use super::descriptor::RUN;
-use super::fields::{alter, flag, ids, set_flag};
+use super::fields::{alter, expect_version, flag, ids, set_flag};
 use super::ledger::{By, Event};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
-use scr_base::ensure;
-use scr_base::fs::{At, Durability, Files, FsError};
+use scr_base::fs::{Durability, Files, FsError};
 use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
@@ -197,9 +196,7 @@ impl Index {
     /// # Errors
     /// The version is missing or another one.
     pub fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
-        let found = tree.require("VERSION").at("use", path)?;
-        let other = || PrefixError::Version { path: path.to_owned(), found, reads: VERSION..=VERSION };
-        ensure(found == VERSION, other)?;
+        expect_version(&tree, path, VERSION..=VERSION)?;
         Ok(Self { tree })
     }
 

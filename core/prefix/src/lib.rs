@@ -65,7 +65,7 @@ pub const FORMATS: [(&str, std::ops::RangeInclusive<u64>); 3] = [
 ];
 
 pub use descriptor::{Between, DatasetDescriptor, RestartPoint, Seq, RANKS};
-pub use error::{versions, PrefixError};
+pub use error::PrefixError;
 pub use fields::{as_text, packed, set_crc};
 pub use file_name::{staging_file, FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, InCache, Location};

@@ -32,10 +32,7 @@ impl Restarted {
         let read = files
             .read_tree(&path)
             .and_then(|tree| tree.map(|tree| Self::from_tree(&tree, &path)).transpose());
-        read.map_err(|fault| match fault.is_damage() {
-            true => PrefixError::Damaged { fault, advice: OF_DAMAGE },
-            false => fault.into(),
-        })
+        read.map_err(|fault| PrefixError::of_file(fault, OF_DAMAGE))
     }
 
     /// From a tree; `path` is for the error.

@@ -14,7 +14,7 @@
 //! thousands of datasets.
 
 use super::{Prefix, PrefixError, FILE_MODE};
-use scr_base::fs::{Durability, Files, FsError, Updated, MAX_TREE_BYTES};
+use scr_base::fs::{At, Durability, Files, FsError, Updated, MAX_TREE_BYTES};
 use scr_plugin_api::{held, KvTree};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile
     let known = prefix.known.take(&path, &bytes);
     let is_known = known.is_some();
     let tree = known.map_or_else(|| KvTree::from_file_bytes(&bytes), Ok);
-    let tree = tree.map_err(|source| T::advise(FsError::Tree { path: path.clone(), source }))?;
+    let tree = tree.at("use", &path).map_err(T::advise)?;
     Ok(Some(ReadFile { bytes, content: T::from_tree(tree, &path)?, is_known }))
 }
 

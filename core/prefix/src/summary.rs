@@ -7,7 +7,7 @@
 //! ```
 
 use super::container::damaged;
-use super::fields::{flag, set_flag};
+use super::fields::{expect_version, flag, set_flag};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use scr_base::ensure;
 use scr_base::fs::{At, Durability, Files};
@@ -86,9 +86,7 @@ impl Summary {
     /// # Errors
     /// The version is another one, or a field is missing or malformed.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
-        let found = tree.require("VERSION").at("use", path)?;
-        let other = || PrefixError::Version { path: path.to_owned(), found, reads: READ };
-        ensure(READ.contains(&found), other)?;
+        let found = expect_version(tree, path, READ)?;
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
         let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).at("use", path)?;
         let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
@@ -144,7 +142,7 @@ mod tests {
     fn a_damaged_summary_says_what_is_wrong() {
         type Change = fn(&mut KvTree);
         let cases: [(&str, Change); 5] = [
-            ("this release reads version 6", |tree| tree.set("VERSION", 5)),
+            ("this one reads 6", |tree| tree.set("VERSION", 5)),
             ("the field VERSION is missing", |tree| drop(tree.remove("VERSION"))),
             ("the field DSET is missing", |tree| drop(tree.remove("DSET"))),
             ("the field COMPLETE is missing", |tree| drop(tree.remove("COMPLETE"))),

@@ -118,7 +118,7 @@ impl<'a> Fetcher<'a> {
                 Ok(checkpoint) => return Ok(Some(Some(checkpoint))),
                 Err(FetchError::Comm(error)) => return Err(error.into()),
                 Err(FetchError::Replaced { .. }) => return Ok(None),
-                Err(error) if error.is_final() => tried.push(candidate.name_text()),
+                Err(FetchError::Damaged { .. }) => tried.push(candidate.name_text()),
                 Err(FetchError::Ranks { found, expected, .. }) => {
                     let label = format!("dataset {} `{}'", candidate.seq.id, candidate.name_text());
                     self.of_other_size.push(of_other_size(&label, found, expected));
@@ -131,8 +131,7 @@ impl<'a> Fetcher<'a> {
                     tried.push(candidate.name_text());
                     // A dataset that is written over stays so.
                     if !matches!(error, FetchError::NotFetched { why: NotFetched::Unproven, .. }) {
-                        let name = error.is_unread().then(|| candidate.name_text());
-                        self.unread.extend(name);
+                        self.unread.push(candidate.name_text());
                         unread = Some(error);
                     }
                 }

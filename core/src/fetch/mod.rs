@@ -168,6 +168,9 @@ pub(crate) enum NotFetched {
     InContainers,
 }
 
+/// Something failed that may pass, and not for want of room.
+const FAILED: NotFetched = NotFetched::Failed { no_room: false };
+
 impl From<CollectiveError> for FetchError {
     fn from(error: CollectiveError) -> Self {
         match error {
@@ -183,19 +186,6 @@ impl From<FetchError> for Error {
             FetchError::Comm(error) => error.into(),
             other => Self::Refused(other.to_string()),
         }
-    }
-}
-
-impl FetchError {
-    /// Whether no later run can fetch the dataset either.
-    fn is_final(&self) -> bool {
-        matches!(self, Self::Damaged { .. })
-    }
-
-    /// Whether it could not be read or put into cache, though nothing is known to be wrong with it.
-    fn is_unread(&self) -> bool {
-        use NotFetched::{Failed, InContainers};
-        matches!(self, Self::NotFetched { why: Failed { .. } | InContainers, .. } | Self::Cache(_))
     }
 }
 
@@ -332,7 +322,7 @@ impl Fetch<'_> {
                 read.and_then(
                     |()| if unlisted && !unread { Err(self.unlisted(id, &writers)) } else { Ok(()) },
                 );
-            let why = (!damaged && unread).then_some(NotFetched::Failed { no_room: false });
+            let why = (!damaged && unread).then_some(FAILED);
             return self.agree_on_outcome(candidate, why, found).map(|()| Vec::new());
         }
         Ok(came.into_iter().flat_map(|(_, (_, list))| list).collect())
@@ -494,14 +484,14 @@ impl Fetch<'_> {
     /// Marks damaged files, unless they were no more the dataset's when they were read. What a rank has seen that does not see the
     /// directory of the run says nothing of the dataset.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
-        let is_damaged = error.is_final();
+        let is_damaged = matches!(error, FetchError::Damaged { .. });
         if !is_damaged && !matches!(error, FetchError::NotFetched { .. }) {
             return Ok(error);
         }
         if any(self.comm, [!(self.is_there)()])? == [true] {
             return Ok(match error {
                 FetchError::Damaged { dataset, account } => {
-                    FetchError::NotFetched { dataset, account, why: NotFetched::Failed { no_room: false } }
+                    FetchError::NotFetched { dataset, account, why: FAILED }
                 }
                 other => other,
             });
@@ -575,11 +565,8 @@ enum Refusal {
 
 impl From<PrefixError> for Refusal {
     fn from(error: PrefixError) -> Self {
-        if error.is_damage() {
-            Self::Damage(describe(&error))
-        } else {
-            Self::Passing(describe(&error))
-        }
+        let kind = if error.is_damage() { Self::Damage } else { Self::Passing };
+        kind(describe(&error))
     }
 }
 
@@ -588,9 +575,7 @@ impl Refusal {
         match self {
             Self::Damage(account) => FetchError::Damaged { dataset, account },
             Self::Ranks(found) => FetchError::Ranks { dataset, found, expected },
-            Self::Passing(account) => {
-                FetchError::NotFetched { dataset, account, why: NotFetched::Failed { no_room: false } }
-            }
+            Self::Passing(account) => FetchError::NotFetched { dataset, account, why: FAILED },
         }
     }
 }

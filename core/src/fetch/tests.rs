@@ -490,7 +490,7 @@ fn a_file_of_a_later_release_is_reported_and_marks_nothing() {
     damage(stage.prefix.summary_file(1), |tree| tree.set("VERSION", 8));
     let error = fetch(&stage, &cached).unwrap_err();
     assert!(matches!(error, FetchError::NotFetched { why: NotFetched::Failed { .. }, .. }), "{error}");
-    assert!(error.to_string().contains("this release reads version 6"), "{error}");
+    assert!(error.to_string().contains("this one reads 6"), "{error}");
     assert!(stage.index().entry(1).unwrap().is_candidate());
 }
 

@@ -394,6 +394,54 @@ fn a_checkpoint_that_could_not_be_read_takes_no_place_of_one_that_could() {
     assert_eq!(complete(&world), [1, 2, 3]);
 }
 
+/// The form of this file is of that version.
+fn set_version(path: &Path, version: u8) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[7] = version;
+    std::fs::write(path, bytes).unwrap();
+}
+
+const NEWER: &str = "was written by another release of scr (format version 2, and this one reads 1)";
+
+/// It was marked as failed for good, and the newer release passed it over.
+#[test]
+fn what_a_newer_release_has_flushed_is_named_and_stays_for_that_release() {
+    for file in ["summary.scr", "rank2file", "rank2file.0.0"] {
+        let world = flushed();
+        let path = world.prefix().join(".scr/scr.dataset.2").join(file);
+        set_version(&path, 2);
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&Some(1));
+        let words = ["ERROR", "`ckpt.2' cannot be fetched", file, NEWER, "SCR-313"];
+        let line = run.line_with(&words);
+        assert!(!line.contains("damaged"), "{line}");
+        assert_eq!(run.lines.iter().filter(|line| line.contains(NEWER)).count(), 1, "{:?}", run.lines);
+        assert_eq!(complete(&world), [1, 2]);
+        // It has no older one.
+        Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| index.drop_id(1)).unwrap();
+        (0..4).for_each(|node| world.lose(&format!("n{node}")));
+        assert!(refused(&world).contains("ckpt.2 could not be brought back"));
+        set_version(&path, 1);
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+    }
+}
+
+/// It was moved away as damaged, and the new one in its place did not have all that the newer release had written.
+#[test]
+fn a_file_of_a_newer_release_that_all_jobs_share_stays_and_no_run_begins() {
+    for file in ["index.scr", "ids.scr", "flush.scr"] {
+        let world = flushed();
+        let path = world.prefix().join(".scr").join(file);
+        set_version(&path, 2);
+        let before = std::fs::read(&path).unwrap();
+        let why = refused(&world);
+        assert!(why.contains(file) && why.contains(NEWER), "{why}");
+        assert!(std::fs::read(&path).unwrap() == before);
+        set_version(&path, 1);
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+    }
+}
+
 #[test]
 fn a_copy_that_could_not_be_read_is_written_again_from_cache_and_counts_then() {
     let world = World::new(4, 4).set("SCR_FLUSH", "1");

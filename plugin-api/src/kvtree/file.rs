@@ -60,10 +60,10 @@ impl KvTree {
     pub fn from_file_prefix(bytes: &[u8]) -> Result<(KvTree, usize), FormError> {
         let (size, flags) = header(bytes)?;
         let file = usize::try_from(size).ok().and_then(|size| bytes.get(..size));
-        let file = file.ok_or_else(|| FormError(wrong_size(bytes, size)))?;
+        let file = file.ok_or_else(|| FormError::Fault(wrong_size(bytes, size)))?;
         let crc_len = if flags & FLAG_CRC == 0 { 0 } else { CRC_LEN };
         let end = file.len().checked_sub(crc_len).filter(|&end| end >= HEADER_LEN);
-        let end = end.ok_or_else(|| FormError(too_short(file, HEADER_LEN + crc_len)))?;
+        let end = end.ok_or_else(|| FormError::Fault(too_short(file, HEADER_LEN + crc_len)))?;
         let (checked, stored) = file.split_at(end);
         if let Ok(stored) = stored.try_into() {
             let (found, expected) = (crc32fast::hash(checked), u32::from_be_bytes(stored));
@@ -76,8 +76,9 @@ impl KvTree {
         let unknown = || format!("the file has flags {flags:#x}, and this release knows {FLAG_CRC:#x}");
         expect(flags & !FLAG_CRC == 0, unknown)?;
         let tree = Self::unpack(checked.get(HEADER_LEN..).unwrap_or_default());
-        let no_tree =
-            |why| FormError(format!("the file's header is right, but what follows is not a tree: {why}"));
+        let no_tree = |why| {
+            FormError::Fault(format!("the file's header is right, but what follows is not a tree: {why}"))
+        };
         Ok((tree.map_err(no_tree)?, file.len()))
     }
 }
@@ -93,7 +94,7 @@ fn too_short(bytes: &[u8], least: usize) -> String {
 /// The size and the flags that the header gives.
 fn header(bytes: &[u8]) -> Result<(u64, u32), FormError> {
     let header = bytes.first_chunk::<HEADER_LEN>();
-    let header = header.ok_or_else(|| FormError(too_short(bytes, HEADER_LEN)))?;
+    let header = header.ok_or_else(|| FormError::Fault(too_short(bytes, HEADER_LEN)))?;
     let [m0, m1, m2, m3, t0, t1, v0, v1, size @ .., f0, f1, f2, f3] = *header;
     let magic = u32::from_be_bytes([m0, m1, m2, m3]);
     expect(magic == MAGIC, || {
@@ -101,10 +102,10 @@ fn header(bytes: &[u8]) -> Result<(u64, u32), FormError> {
     })?;
     let kind = u16::from_be_bytes([t0, t1]);
     expect(kind == TYPE_TREE, || format!("the file is of type {kind}, and a tree is of type {TYPE_TREE}"))?;
-    let version = u16::from_be_bytes([v0, v1]);
-    expect(version == VERSION, || {
-        format!("the file has format version {version}, and this release reads version {VERSION}")
-    })?;
+    let found = u16::from_be_bytes([v0, v1]);
+    if found != VERSION {
+        return Err(FormError::Version(found, VERSION));
+    }
     Ok((u64::from_be_bytes(size), u32::from_be_bytes([f0, f1, f2, f3])))
 }
 

@@ -65,12 +65,18 @@ pub enum FieldError {
 
 /// Why bytes are not the packed form of a tree, or not its file form. Offsets count from the first byte.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FormError(String);
+pub enum FormError {
+    /// The file form has the first version, and this release reads the second.
+    #[error("the file has format version {0}, and this release reads version {1}")]
+    Version(u16, u16),
+    /// What is wrong.
+    #[error("{0}")]
+    Fault(String),
+}
 
 /// That something holds of the bytes of a tree.
 fn expect(holds: bool, fault: impl FnOnce() -> String) -> Result<(), FormError> {
-    holds.then_some(()).ok_or_else(|| FormError(fault()))
+    holds.then_some(()).ok_or_else(|| FormError::Fault(fault()))
 }
 
 impl FieldError {

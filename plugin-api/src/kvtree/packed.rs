@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
             let left = rest.len();
             format!("the packed tree is cut short: a count of 4 bytes is expected at byte {offset}, and {left} are left")
         };
-        let (count, after) = rest.split_first_chunk::<4>().ok_or_else(|| FormError(cut_short()))?;
+        let (count, after) = rest.split_first_chunk::<4>().ok_or_else(|| FormError::Fault(cut_short()))?;
         let (found, most) = (u32::from_be_bytes(*count), after.len() / SHORTEST_ELEMENT);
         expect(found as usize <= most, || {
             format!("the count at byte {offset} claims {found} keys, and the rest of the bytes has room for {most}")
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         let rest = self.rest();
         let end = rest.iter().position(|&byte| byte == 0);
         let (key, offset) = (end.and_then(|end| rest.get(..end)), self.offset);
-        let key = key.ok_or_else(|| FormError(format!("the key at byte {offset} has no end")))?;
+        let key = key.ok_or_else(|| FormError::Fault(format!("the key at byte {offset} has no end")))?;
         self.offset += key.len() + 1;
         Ok(key)
     }
@@ -152,7 +152,7 @@ mod tests {
             ),
         ];
         for (bytes, error) in cases {
-            assert_eq!(KvTree::unpack(bytes), Err(FormError(error)), "{bytes:?}");
+            assert_eq!(KvTree::unpack(bytes), Err(FormError::Fault(error)), "{bytes:?}");
         }
     }
 

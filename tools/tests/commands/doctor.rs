@@ -269,7 +269,11 @@ fn what_would_stop_a_job_in_the_prefix_directory_is_named() {
     );
     of_version(9);
     let found = doctor(&scr, &[], &[]);
-    assert!(has_line(&found, "BAD", "index.scr has format version 9"), "{}", out(&found));
+    assert!(
+        has_line(&found, "BAD", "index.scr was written by another release of scr (format version 9"),
+        "{}",
+        out(&found)
+    );
     assert_eq!(code(&found), 1);
     // As a file system without room does, this system makes files, and lets nobody write to them.
     of_version(2);

@@ -769,7 +769,8 @@ fn a_checkpoint_whose_summary_is_of_a_later_release_is_not_counted_on() {
     fs::remove_dir_all(job.path().join("nodes")).unwrap();
     let shown = status(&job, &[]);
     assert_eq!((code(&shown), line(&shown, "in prefix").as_str()), (1, "nothing"), "{}", out(&shown));
-    let why = "summary.scr has format version 8, and this release reads version 6 to 7";
+    let why =
+        "summary.scr was written by another release of scr (format version 8, and this one reads 6 to 7)";
     assert!(err(&shown).contains(why), "{}", err(&shown));
     let index = |word| scr(&job).args(["index", word, "--prefix"]).arg(job.prefix()).output().unwrap();
     let listed = index("--list");

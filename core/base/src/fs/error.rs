@@ -4,6 +4,7 @@ use super::limit;
 use super::retrying::{says_nothing, Look};
 use scr_plugin_api::kvtree::{FieldError, FormError};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// An error after which the same may succeed a moment later, as [`scr_plugin_api::may_pass`] decides.
@@ -40,6 +41,12 @@ pub enum FsError {
     /// A file holds no tree, or a damaged one.
     #[error("{} is damaged or not a file of SCR", path.display())]
     Tree { path: PathBuf, source: FormError },
+    /// The form of a file has another version.
+    #[error(
+        "{} was written by another release of scr (format version {found}, and this one reads {})", path.display(),
+        versions(reads)
+    )]
+    Version { path: PathBuf, found: u64, reads: RangeInclusive<u64> },
     /// A file is a tree, but a field of it is missing or malformed.
     #[error("cannot {doing} {}", path.display())]
     Field { doing: &'static str, path: PathBuf, source: Box<FieldError> },
@@ -115,7 +122,9 @@ impl FsError {
 
     /// Whether the bytes themselves are wrong, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
-        matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })
+        // A file of a later release is valid for that release.
+        let is_older = matches!(self, FsError::Version { found, reads, .. } if found < reads.start());
+        is_older || matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })
     }
 }
 
@@ -152,6 +161,26 @@ impl<T> At<T> for io::Result<T> {
 impl<T> At<T> for Result<T, FieldError> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
         self.map_err(|source| FsError::Field { doing, path: path.to_owned(), source: Box::new(source) })
+    }
+}
+
+/// Versions of a format, as users are told.
+pub fn versions(range: &RangeInclusive<u64>) -> String {
+    match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first} to {last}"),
+    }
+}
+
+impl<T> At<T> for Result<T, FormError> {
+    fn at(self, _: &'static str, path: &Path) -> Result<T, FsError> {
+        self.map_err(|source| match (path.to_owned(), source) {
+            // No release is further away: it is damage.
+            (path, FormError::Version(found, expected)) if found < 32 => {
+                FsError::Version { path, found: found.into(), reads: expected.into()..=expected.into() }
+            }
+            (path, source) => FsError::Tree { path, source },
+        })
     }
 }
 

@@ -55,11 +55,10 @@ impl dyn Files + '_ {
     /// The tree in a file, or `None` where there is no such file.
     ///
     /// # Errors
-    /// [`FsError::Tree`] or [`FsError::TooLarge`] for a damaged one, [`FsError::Io`].
+    /// [`FsError::Tree`] or [`FsError::TooLarge`] for a damaged one, [`FsError::Version`], [`FsError::Io`].
     pub fn read_tree(&self, path: &Path) -> Result<Option<KvTree>, FsError> {
         let Some(bytes) = self.read_if_there(path, MAX_TREE_BYTES)? else { return Ok(None) };
-        let tree = KvTree::from_file_bytes(&bytes);
-        tree.map(Some).map_err(|source| FsError::Tree { path: path.to_owned(), source })
+        KvTree::from_file_bytes(&bytes).at("use", path).map(Some)
     }
 
     /// Makes a file hold `tree`, in one step.
@@ -172,8 +171,7 @@ fn read_in_place(file: &dyn File, path: &Path) -> Result<KvTree, FsError> {
     if bytes.is_empty() {
         return Ok(KvTree::new());
     }
-    let tree = KvTree::from_file_prefix(&bytes).map(|(tree, _)| tree);
-    tree.map_err(|source| FsError::Tree { path: path.to_owned(), source })
+    Ok(KvTree::from_file_prefix(&bytes).at("use", path)?.0)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::names::{folders_of, name_file, sync_folders, Staged, BLOCK_BYTES};
 use super::{CloseOutcome, Commit, FlushOutcome};
+use crate::error::unless_damaged;
 use crate::ledger::pending::{self, PendingFlush};
 use crate::ledger::{
     expect_lock, By, Close, Closer, Do, Ended, Fence, Found, LedgerDir, Refusal, Request, Whose, Wish,
@@ -183,10 +184,7 @@ impl Closing<'_> {
 
     /// Whether a file is still in its staging file. After a power failure the index may say more than the folders have.
     fn lacks_a_name(&self) -> Result<bool, PrefixError> {
-        let staged = match self.staged() {
-            Err(error) if error.is_damage() => return Ok(false),
-            staged => staged?,
-        };
+        let Some(staged) = unless_damaged(self.staged())? else { return Ok(false) };
         for file in staged {
             match expect_size(self.ledger.files, &file.staging, file.bytes) {
                 Err(error) if error.is_damage() => (),
@@ -263,11 +261,8 @@ impl Closing<'_> {
 
     /// Removes the staging files. A process that has taken the lock may have given a file its staging name.
     fn remove_staging(&self) -> Result<(), PrefixError> {
-        let staged = match self.staged() {
-            // Without its lists the staging files are unknown; they stay, and do no harm.
-            Err(error) if error.is_damage() => Vec::new(),
-            staged => staged?,
-        };
+        // Without its lists the staging files are unknown; they stay, and do no harm.
+        let staged = unless_damaged(self.staged())?.unwrap_or_default();
         let (LedgerDir { files, prefix }, record) = (self.ledger, &self.record);
         // Lists that were written since do not name containers.
         let (folder, ending) = (prefix.dataset_dir(record.dataset.id), format!(".{}.part", record.token));

@@ -314,7 +314,12 @@ fn an_index_of_another_version_or_without_one_is_refused() {
     let (_dir, prefix) = scratch_copy("bypass");
     damage(prefix.index_file(), |tree| tree.set("VERSION", 3));
     let error = Index::read(&RealFiles, &prefix).unwrap_err().to_string();
-    assert!(error.ends_with("index.scr has format version 3, and this release reads version 2"), "{error}");
+    assert!(
+        error.ends_with(
+            "index.scr was written by another release of scr (format version 3, and this one reads 2)"
+        ),
+        "{error}"
+    );
     damage(prefix.index_file(), |tree| drop(tree.remove("VERSION")));
     assert!(matches!(Index::read(&RealFiles, &prefix), Err(PrefixError::Fs(FsError::Field { .. }))));
 }

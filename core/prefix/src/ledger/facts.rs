@@ -3,6 +3,7 @@
 
 use super::pending::{self, FoundRecord};
 use super::{By, LedgerDir, Life, Request, Whose};
+use crate::error::unless_damaged;
 use crate::{
     DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Running,
 };
@@ -132,12 +133,9 @@ impl Source for SourceOfFiles<'_> {
     }
 
     fn recorded(&mut self, by: &By) -> Result<Recorded, PrefixError> {
-        match pending::find_left(self.ledger, &by.to_string()) {
-            Err(error) if !error.is_damage() => Err(error.into()),
-            // No process can close it, or clear it away, with such a record.
-            Err(_) => Ok(Recorded::Nothing),
-            Ok(found) => Ok(found.map_or(Recorded::Nothing, |record| record.recorded())),
-        }
+        let found = pending::find_left(self.ledger, &by.to_string()).map_err(PrefixError::from);
+        // No process can close a flush, or clear it away, with a damaged record.
+        Ok(unless_damaged(found)?.flatten().map_or(Recorded::Nothing, |record| record.recorded()))
     }
 
     fn other_of_number(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Vec<u8>>, PrefixError> {
@@ -224,11 +222,8 @@ pub(super) fn names_of(
     prefix: &Prefix,
     id: u64,
 ) -> Result<Option<HashSet<FileName>>, PrefixError> {
-    match Rank2File::read(files, prefix, id) {
-        Ok(lists) => Ok(Some(lists.by_rank().iter().flatten().map(|file| file.name.clone()).collect())),
-        Err(error) if error.is_damage() => Ok(None),
-        Err(error) => Err(error),
-    }
+    let lists = unless_damaged(Rank2File::read(files, prefix, id))?;
+    Ok(lists.map(|lists| lists.by_rank().iter().flatten().map(|file| file.name.clone()).collect()))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use super::facts::names_of;
 use super::{decide::completed, Event, Ledger, MakeCurrent};
+use crate::error::unless_damaged;
 use crate::{DatasetDescriptor, Ids, Index, Prefix, PrefixError, Seq, Summary, Withdrawal};
 use scr_base::env::local_time;
 use scr_base::fs::{At, Files};
@@ -106,10 +107,7 @@ struct Found {
 fn found(files: &dyn Files, prefix: &Prefix, highest: Option<u64>) -> Result<Vec<Found>, PrefixError> {
     let mut all = Vec::new();
     for id in prefix.dataset_ids(files)?.into_iter().filter(|&id| Some(id) > highest) {
-        let summary = match Summary::read(files, prefix, id) {
-            Err(error) if error.is_damage() => continue,
-            read => read?,
-        };
+        let summary = unless_damaged(Summary::read(files, prefix, id))?.flatten();
         let Some(Summary { dataset, complete: true }) = summary else { continue };
         // An import that was cut short never counts.
         if files.status(&prefix.import_mark(id)).is_ok() {

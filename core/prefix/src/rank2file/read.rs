@@ -6,7 +6,7 @@ use super::{fault, listed_name, other_ranks, rank_twice, ranks_missing, Names, P
 use crate::fields::crc;
 use crate::{FileName, Prefix, PrefixError};
 use scr_base::ensure;
-use scr_base::fs::{At, EntryName, Files, FsError, MAX_TREE_BYTES};
+use scr_base::fs::{At, EntryName, Files, MAX_TREE_BYTES};
 use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -159,8 +159,7 @@ fn read_part(files: &dyn Files, path: &Path, offset: u64) -> Result<KvTree, Pref
     let bytes = files.read_if_there(path, MAX_TREE_BYTES)?.ok_or_else(missing)?;
     // Past the end there are no bytes, and the tree then says that it is too short.
     let bytes = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
-    let tree = KvTree::from_file_prefix(bytes).map(|(tree, _)| tree);
-    tree.map_err(|source| PrefixError::Fs(FsError::Tree { path: path.to_owned(), source }))
+    Ok(KvTree::from_file_prefix(bytes).at("use", path)?.0)
 }
 
 /// The parts that a map leads to. Maps that lead to one part twice could make few files look like endlessly many.
