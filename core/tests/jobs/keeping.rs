@@ -734,9 +734,9 @@ fn a_list_of_what_is_in_cache_that_cannot_be_written_is_one_message_each_time_it
         let mut fill = |begin: u64, is_full: bool| {
             if application.rank == Rank(0) {
                 if is_full {
-                    full.fail_from(1, ErrorKind::StorageFull)
+                    full.fail_from(1, ErrorKind::StorageFull);
                 } else {
-                    full.heal()
+                    full.heal();
                 }
             }
             (begin..begin + 3).for_each(|step| application.checkpoint(step, some).unwrap());
