@@ -52,9 +52,9 @@ pub(crate) fn expand_path(env: &Env, path: &str) -> (String, Vec<String>) {
 
 /// The same for the value of a parameter of this kind.
 pub(crate) fn expand_as(env: &Env, kind: Kind, text: &str) -> (String, Vec<String>) {
-    match kind {
-        Kind::Path | Kind::AbsolutePath => expand_path(env, text),
-        _ => expand(env, text),
+    match kind.is_path() {
+        true => expand_path(env, text),
+        false => expand(env, text),
     }
 }
 

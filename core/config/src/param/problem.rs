@@ -6,7 +6,7 @@
 use super::origin::Origin;
 use super::quote::{of_value, quote, range};
 use super::table::{find, Info};
-use super::value::{Kind, Rejected};
+use super::value::Rejected;
 use scr_base::ensure;
 use std::fmt;
 use std::path::PathBuf;
@@ -153,8 +153,7 @@ impl Problem {
             Cause::Unreadable { .. } => true,
             // An application may pass on a variable that is not always set, except for a place.
             Cause::NothingLeft { name, .. } => {
-                is_irreplaceable(name)
-                    && find(name).is_some_and(|info| matches!(info.kind, Kind::Path | Kind::AbsolutePath))
+                is_irreplaceable(name) && find(name).is_some_and(|info| info.kind.is_path())
             }
             cause => cause.ignored().is_some_and(is_irreplaceable),
         }

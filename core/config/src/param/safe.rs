@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 /// who gets the password of the database.
 fn names_place(info: &Info) -> bool {
     let named = [table::USER_NAME.info(), table::JOB_ID.info(), table::LOG_DB_HOST.info()];
-    matches!(info.kind, Kind::Path | Kind::AbsolutePath | Kind::Paths)
-        || named.iter().any(|named| named.name == info.name)
+    info.kind.is_path() || info.kind == Kind::Paths || named.iter().any(|named| named.name == info.name)
 }
 
 /// Whether the variable of a parameter counts. In a program with more rights than its user, it may not name a place.
@@ -53,8 +52,9 @@ fn untrusted(name: &str, why: &str) -> Cause {
         .into()
 }
 
-/// Removes the settings of a file that name a place, delete or hold a variable, if the file is not trusted. It was found in `prefix`, which
-/// is `safe` if it lies in one of these directories. A program with more rights than its user cannot be told of more of them.
+/// Removes the settings of a file that name a place, delete or hold a variable, if the file is not trusted. It was found in
+/// `prefix`, which is `safe` if it lies in one of these directories. A program with more rights than its user cannot be told of
+/// more of them.
 pub(super) fn drop_untrusted(
     env: &Env,
     safe: &[PathBuf],

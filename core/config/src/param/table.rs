@@ -216,7 +216,7 @@ parameters! {
     LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, DefaultValue::Unset, SystemFile,
         "Comma-separated parameters that only the system configuration file may set.";
     SAFE_PREFIX: Option<Vec<PathBuf>> = "SCR_SAFE_PREFIX", Kind::Paths, DefaultValue::Unset, Anywhere,
-        "Prefix directories of other users, separated by colons, whose settings may name programs and directories.";
+        "Prefix directories of other users, separated by colons, whose settings may name programs and directories, and delete datasets.";
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, DefaultValue::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are written and read.";
     CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::AbsolutePath, built(build::CNTL_BASE, text(build::LOCAL_BASE)), Node,

@@ -76,6 +76,11 @@ pub enum Rejected {
 }
 
 impl Kind {
+    /// Whether a value is one folder or file.
+    pub(super) fn is_path(self) -> bool {
+        matches!(self, Kind::Path | Kind::AbsolutePath)
+    }
+
     /// Reads a value. A relative path starts from `base`.
     pub fn read(self, text: &str, base: &Path) -> Result<Value, Rejected> {
         self.parsed(text, base).unwrap_or_else(|| Err(Rejected::Malformed(self.expected())))
