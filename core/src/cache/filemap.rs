@@ -7,7 +7,9 @@
 use super::loss::Lost;
 use super::part::PartDir;
 use super::record::RankRecord;
-use scr_base::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
+use scr_base::fs::{
+    retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES, NO_VERSION,
+};
 use scr_plugin_api::KvTree;
 use scr_prefix::FileName;
 use std::cell::Cell;
@@ -235,8 +237,7 @@ impl Filemap {
         let mut map = Self::default();
         let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
             let version = bytes.strip_prefix(&MAGIC[..MAGIC.len() - 1]).and_then(<[u8]>::first);
-            // No release is that far away: it is damage.
-            let version = version.filter(|&&found| found < 32);
+            let version = version.filter(|&&found| u16::from(found) < NO_VERSION);
             map.other_release = version.map(|found| format!("format {found}, this one reads {VERSION}"));
             map.damaged = true;
             return map;

@@ -164,6 +164,9 @@ impl<T> At<T> for Result<T, FieldError> {
     }
 }
 
+/// From here on a version is damage: no release is that far away.
+pub const NO_VERSION: u16 = 32;
+
 /// Versions of a format, as users are told.
 pub fn versions(range: &RangeInclusive<u64>) -> String {
     match (range.start(), range.end()) {
@@ -175,8 +178,7 @@ pub fn versions(range: &RangeInclusive<u64>) -> String {
 impl<T> At<T> for Result<T, FormError> {
     fn at(self, _: &'static str, path: &Path) -> Result<T, FsError> {
         self.map_err(|source| match (path.to_owned(), source) {
-            // No release is further away: it is damage.
-            (path, FormError::Version(found, expected)) if found < 32 => {
+            (path, FormError::Version(found, expected)) if found < NO_VERSION => {
                 FsError::Version { path, found: found.into(), reads: expected.into()..=expected.into() }
             }
             (path, source) => FsError::Tree { path, source },

@@ -46,7 +46,7 @@ pub mod verify;
 mod whole;
 
 pub use entry_name::EntryName;
-pub use error::{is_unmapped, unless_missing, versions, At, FsError, MayPass, UNMAPPED};
+pub use error::{is_unmapped, unless_missing, versions, At, FsError, MayPass, NO_VERSION, UNMAPPED};
 pub use limit::{expect_inodes, is_of_closed_file};
 pub use lock::{keep_from_readers, LockAttempt, LOCKABLE};
 pub use owned::OwnedDir;
