@@ -19,7 +19,7 @@ pub(crate) fn page() -> String {
         let (name, kind, help) = (info.name, label(info.kind), info.help);
         let default = info.default.in_words("`");
         let scope = match info.scope {
-            Scope::Anywhere => String::new(),
+            Scope::Anywhere | Scope::Trusted => String::new(),
             limited => format!("; {}", limited.label()),
         };
         push_wrapped(&mut text, &format!("- `{name}` ({kind}; default: {default}{scope}):"), help);

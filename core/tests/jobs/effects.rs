@@ -245,9 +245,9 @@ fn all_have_their_effect(source: Source) {
     for Row(name, value, seen) in ROWS {
         let scope = param::find(name).unwrap().scope;
         let counts = match scope {
-            Scope::Anywhere | Scope::Node | Scope::Rank => true,
             Scope::OutsideFiles => matches!(source, Source::Environment | Source::Application),
             Scope::SystemFile => source == Source::SystemFile,
+            _ => true,
         };
         let setting = Setting { name, value, source: Some(source) };
         // An application cannot even ask for a parameter that it may not set.

@@ -9,7 +9,7 @@ use super::file::{Setting, Source, CKPT, STORE};
 use super::origin::Origin;
 use super::problem::{Cause, Problem};
 use super::quote::quote;
-use super::table::{self, find, Info};
+use super::table::{self, find, Info, Scope};
 use super::value::Kind;
 use scr_base::env::{Distrust, Env};
 use std::path::{Path, PathBuf};
@@ -17,26 +17,13 @@ use std::path::{Path, PathBuf};
 /// Whether the value of a parameter is a program, a library or a directory, becomes a part of the path of one, or says
 /// who gets the password of the database.
 fn names_place(info: &Info) -> bool {
-    let named = [table::USER_NAME.info(), table::JOB_ID.info(), table::LOG_DB_HOST.info()];
-    info.kind.is_path() || info.kind == Kind::Paths || named.iter().any(|named| named.name == info.name)
+    let is_host = info.name == table::LOG_DB_HOST.info().name;
+    info.kind.is_path() || matches!(info.kind, Kind::Paths | Kind::Part) || is_host
 }
 
 /// Whether the variable of a parameter counts. In a program with more rights than its user, it may not name a place.
 pub(super) fn counts(info: &Info, env: &Env) -> bool {
     !(env.is_privileged && names_place(info))
-}
-
-/// Whether datasets are deleted, or not saved, because of a parameter.
-fn deletes(info: &Info) -> bool {
-    let named = [
-        table::CACHE_PURGE.info(),
-        table::DISTRIBUTE.info(),
-        table::DROP_AFTER_CURRENT.info(),
-        table::PREFIX_SIZE.info(),
-        table::PREFIX_PURGE.info(),
-        table::SCAVENGE.info(),
-    ];
-    named.iter().any(|named| named.name == info.name)
 }
 
 /// The problem of a variable that does not count.
@@ -79,7 +66,7 @@ pub(super) fn drop_untrusted(
     };
     source.retain(|setting| {
         let named = match find(&setting.name) {
-            Some(info) => names_place(info) || deletes(info),
+            Some(info) => names_place(info) || info.scope == Scope::Trusted,
             None => setting.name == STORE,
         };
         !(named || setting.value.contains('$')) || refuse(&setting.origin, title(setting))

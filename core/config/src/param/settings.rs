@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
             let allowed = match info.scope {
                 Scope::OutsideFiles => matches!(setting.origin, Origin::Environment | Origin::Application),
                 Scope::SystemFile => matches!(setting.origin, Origin::SystemFile(_)),
-                Scope::Anywhere | Scope::Node | Scope::Rank => true,
+                _ => true,
             };
             if !allowed {
                 self.report(&setting.origin, info.wrong_place());

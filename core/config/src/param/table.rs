@@ -100,6 +100,8 @@ impl DefaultValue {
 pub enum Scope {
     /// Everywhere: environment, files, `SCR_Config`.
     Anywhere,
+    /// Everywhere but in files of other users: because of its value datasets are deleted, or not saved.
+    Trusted,
     /// Everywhere; a rank's own environment goes before that of rank 0.
     Node,
     /// Everywhere; of the environments only a rank's own counts.
@@ -119,7 +121,7 @@ impl Scope {
     /// The places in a word or two, for reference tables.
     pub fn label(self) -> &'static str {
         match self {
-            Scope::Anywhere => "anywhere",
+            Scope::Anywhere | Scope::Trusted => "anywhere",
             Scope::Node => "anywhere; per rank",
             Scope::Rank => "anywhere; per rank only",
             Scope::OutsideFiles => "environment or SCR_Config only",
@@ -130,9 +132,9 @@ impl Scope {
     /// The places in words, after "only".
     pub fn allowed(self) -> &'static str {
         match self {
-            Scope::Anywhere | Scope::Node | Scope::Rank => "in the environment, in a file or with SCR_Config",
             Scope::OutsideFiles => "in the environment or with SCR_Config",
             Scope::SystemFile => "in the system configuration file",
+            _ => "in the environment, in a file or with SCR_Config",
         }
     }
 }
@@ -227,7 +229,7 @@ parameters! {
         "How many complete datasets to keep in cache.";
     CACHE_BYPASS: bool = "SCR_CACHE_BYPASS", Kind::Bool, text("1"), Anywhere,
         "Whether to write files straight to the prefix directory and read them there, without the cache.";
-    CACHE_PURGE: bool = "SCR_CACHE_PURGE", Kind::Bool, text("0"), Anywhere,
+    CACHE_PURGE: bool = "SCR_CACHE_PURGE", Kind::Bool, text("0"), Trusted,
         "Whether SCR_Init deletes all datasets from cache.";
     COPY_TYPE: String = "SCR_COPY_TYPE", Kind::Name { known: SCHEMES }, text("XOR"), Anywhere,
         "The redundancy scheme: SINGLE, PARTNER, XOR, RS, a plugin's name, or FILE for the CKPT descriptors.";
@@ -239,8 +241,8 @@ parameters! {
         "How many failures per set the RS scheme survives.";
     CURRENT: Option<String> = "SCR_CURRENT", Kind::Text, DefaultValue::Unset, Anywhere,
         "Name of the checkpoint to mark as current and to fetch first.";
-    DISTRIBUTE: bool = "SCR_DISTRIBUTE", Kind::Bool, text("1"), Anywhere,
-        "Set to 0 to restart from the prefix directory only. This deletes the datasets in cache.";
+    DISTRIBUTE: bool = "SCR_DISTRIBUTE", Kind::Bool, text("1"), Trusted,
+        "0 restarts from the prefix directory only, and deletes the datasets in cache.";
     FETCH: bool = "SCR_FETCH", Kind::Bool, text("1"), Anywhere,
         "Set to 0 to fetch nothing from the prefix directory in SCR_Init.";
     FETCH_BYPASS: bool = "SCR_FETCH_BYPASS", Kind::Bool, text("0"), Anywhere,
@@ -282,7 +284,7 @@ parameters! {
         "Whether to flush cached datasets in SCR_Init and restart from the prefix directory.";
     RESTART_ATTEMPTS: u64 = "SCR_RESTART_ATTEMPTS", COUNT, text("0"), Anywhere,
         "Give up a checkpoint after so many restarts from it without a new checkpoint; 0 for never.";
-    DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Anywhere,
+    DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Trusted,
         "Whether to drop datasets newer than the current one once the application has restarted from it.";
     REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them, and SCR_Start_output before the \
@@ -296,10 +298,10 @@ parameters! {
         "Whether the application can restart from a checkpoint that another number of ranks wrote.";
     REPLACE_OTHER_RANKS: bool = "SCR_REPLACE_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
         "Whether a dataset may take the name of a checkpoint that another number of ranks wrote.";
-    PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
+    PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Trusted,
         "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept, and so is what another number \
          of ranks wrote, unless SCR_RESTART_OTHER_RANKS=1. A checkpoint that the run could not read is kept too, and does not count.";
-    PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
+    PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Trusted,
         "Whether SCR_Init deletes all datasets from the prefix directory, including output.";
     CHECKPOINT_INTERVAL: Interval = "SCR_CHECKPOINT_INTERVAL", Kind::CountOrAuto, text("0"), Anywhere,
         "SCR_Need_checkpoint returns true on every Nth call; 0 to ignore the number of calls; AUTO to measure what checkpoints cost, \
@@ -353,7 +355,7 @@ parameters! {
         "When the allocation ends, in seconds since the epoch.";
     RUNS: i64 = "SCR_RUNS", Kind::Whole { least: -1 }, text("1"), Anywhere,
         "How many times scr_run starts the job within an allocation; -1 for no limit.";
-    SCAVENGE: bool = "SCR_SCAVENGE", Kind::Bool, text("1"), Anywhere,
+    SCAVENGE: bool = "SCR_SCAVENGE", Kind::Bool, text("1"), Trusted,
         "Whether scr run and scr postrun save what a job has left in cache only; with 0 it is lost with the allocation.";
     MIN_NODES: Option<u64> = "SCR_MIN_NODES", COUNT, DefaultValue::Unset, Anywhere,
         "Minimum number of nodes a run needs; unset for as many as the last run had.";
@@ -388,7 +390,7 @@ parameters! {
     LOG_DB_PASS: Option<String> = "SCR_LOG_DB_PASS", Kind::Secret, DefaultValue::Unset, Anywhere,
         "Password of that user.";
     LOG_DB_CA: Option<PathBuf> = "SCR_LOG_DB_CA", Kind::Path, DefaultValue::Unset, Anywhere,
-        "File with certificates of authorities (PEM). With it the connection to the database is encrypted, and the server's certificate is checked.";
+        "File with certificates of authorities (PEM), to encrypt the connection to the database and check the server's certificate.";
     LATE_SECS: Duration = "SCR_LATE_SECS", Kind::Seconds, text("60"), Anywhere,
         "A collective call names the ranks that have not made it after so many seconds, and so does an output phase in which ranks of several nodes wait for one file of theirs; 0 for never.";
     REPORT: bool = "SCR_REPORT", Kind::Bool, text("1"), Anywhere,
