@@ -367,7 +367,12 @@ fn every_run_that_starts_fresh_reports_that_all_checkpoints_have_failed() {
         run.line_with(&["rank 0", word, "ckpt.2", "ckpt.1"]);
     };
     warned("no checkpoint could be fetched from");
-    (0..2).for_each(|_| warned("no checkpoint in the index can be fetched, and the run begins without one"));
+    (0..2).for_each(|_| warned("no checkpoint in the index can be fetched: "));
+    // It was told that it begins without one, and that it does not.
+    let world = world.set("SCR_REQUIRE_RESTART", "1");
+    let refused = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+    assert!(refused.ranks[0].contains("does not start without a checkpoint"), "{:?}", refused.ranks);
+    assert!(!refused.has_line_with("begins without"), "{:?}", refused.lines);
 }
 
 #[test]

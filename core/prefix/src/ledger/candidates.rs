@@ -128,12 +128,7 @@ fn why_none(index: &Index) -> Option<String> {
     if left.len() > MOST_REASONS {
         reasons.push(format!("and {} more", left.len() - MOST_REASONS));
     }
-    (!left.is_empty()).then(|| {
-        format!(
-            "no checkpoint in the index can be fetched, and the run begins without one: {}",
-            reasons.join("; ")
-        )
-    })
+    (!left.is_empty()).then(|| format!("no checkpoint in the index can be fetched: {}", reasons.join("; ")))
 }
 
 const MOST_REASONS: usize = 3;
@@ -212,8 +207,9 @@ mod tests {
         (2..=5).for_each(|id| _ = index.set_complete(id, false));
         assert_eq!(none(&index), None);
         index.mark_failed(1, "2026-11-21T03:28:24");
-        let message = "no checkpoint in the index can be fetched, and the run begins without one: `e': it is not complete; \
-                    `d': it is not complete; `c': it is not complete; and 2 more";
+        let message =
+            "no checkpoint in the index can be fetched: `e': it is not complete; `d': it is not complete; \
+                    `c': it is not complete; and 2 more";
         assert_eq!(none(&index).as_deref(), Some(message));
         (2..=5).for_each(|id| _ = index.drop_id(id));
         assert!(none(&index).unwrap().contains("`a': it was marked as failed on 2026-11-21T03:28:24"));
