@@ -38,7 +38,7 @@ pub(crate) struct Now {
 }
 
 impl Metrics {
-    /// Those of this rank, if it writes any.
+    /// Those of this rank, if it writes any. Until the session has begun the file says that no job runs.
     pub(crate) fn begin(job: &Job) -> Option<Self> {
         let dir = job.params.get(&param::METRICS_DIR).filter(|_| job.rank() == Rank(0))?;
         let prefix = job.prefix.dir();
@@ -47,7 +47,9 @@ impl Metrics {
         // Prometheus has a label `job` of its own.
         let labels = [("jobid", id), ("user", user), ("prefix", prefix.display().to_string())];
         let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value))).join(",");
-        Some(Self { path, labels, written: None, warned: false })
+        let mut metrics = Self { path, labels, written: None, warned: false };
+        metrics.write(job, Now::default());
+        Some(Self { written: None, ..metrics })
     }
 
     /// Whether this rank would write a file now.

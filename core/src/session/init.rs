@@ -106,9 +106,7 @@ impl Session {
         session.with_flushes(Flushes::flush_recovered)?;
         session.times = CheckpointTimes::new(session.job.elapsed());
         session.start_computing();
-        session.metrics = Metrics::begin(&session.job);
         session.write_metrics(true);
-        session.job.expect_no_warning()?;
         Ok(session)
     }
 
@@ -156,6 +154,7 @@ impl Session {
     /// Finds the checkpoint to restart from, and loads it.
     fn find_first(&mut self, is_shared: bool, left_whole: LeftWhole) -> Result<(), Error> {
         self.halt.begin(&self.job)?;
+        self.metrics = Metrics::begin(&self.job);
         self.job.expect_no_warning()?;
         let in_prefix = self.find_datasets(is_shared)?;
         self.cache.warn_of_full_stores(&self.job);

@@ -154,6 +154,22 @@ fn a_refused_run_of_another_allocation_leaves_the_record_of_the_run_that_has_the
     assert_eq!((after.job_id.as_str(), after.all_nodes()), ("other", world.nodes.clone()));
 }
 
+/// It was refused after it had taken the place of the record.
+#[test]
+fn a_run_without_a_folder_for_metrics_leaves_the_record_of_another_allocation_with_scr_strict() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let recorded = |world: &World| LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap();
+    let before = recorded(&world);
+    world.put("SCR_JOB_ID", "other");
+    world.put("SCR_STRICT", "1");
+    world.put("SCR_METRICS_DIR", "/nowhere/at/all");
+    world.nodes = ["k0", "k1", "k2", "k3"].map(str::to_owned).to_vec();
+    let refused = world.try_run(|begun| assert!(begun.is_err()));
+    refused.line_with(&["WARNING", "the metrics of this job cannot be written"]);
+    assert_eq!(recorded(&world), before);
+}
+
 #[test]
 fn a_first_run_starts_though_a_restart_is_required() {
     let world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
