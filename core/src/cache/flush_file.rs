@@ -4,6 +4,7 @@ use super::dataset::CachedDataset;
 use super::Cache;
 use crate::holdings::Lies;
 use crate::job::Job;
+use crate::restart::Unread;
 use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::{FlushEntry, FlushFile, Location, RestartPoint, Seq};
@@ -14,7 +15,7 @@ impl Cache {
     /// about to repeat work. `seen` are the ids of which any node has something, and `newest` is the place of what would be
     /// restarted from. It has been said which ids belong to the other one of two copies of the prefix directory (`of_twins`), and
     /// which this release cannot read (`of_other_release`). Those that are `known` the index has whole, or nobody wants. Rank 0
-    /// knows whether there is one.
+    /// knows whether there is one. Gives which, if another release wrote it, or else why the run cannot restart from it.
     pub(crate) fn report_missing(
         &self,
         job: &Job,
@@ -23,7 +24,7 @@ impl Cache {
         (of_twins, of_other_release): (&[u64], &[u64]),
         newest: Seq,
         is_known: &dyn Fn(&FlushEntry) -> bool,
-    ) -> Option<Missing> {
+    ) -> Option<Result<Unread, String>> {
         let why = |why: &str| Some(Err(why.to_owned()));
         if job.rank() != Rank(0) {
             return None;
@@ -60,7 +61,7 @@ impl Cache {
             return why("the one in cache belongs to another prefix directory with the id of this one");
         }
         if of_other_release.contains(&missing.id) && other_allocation(job, &missing).is_none() {
-            return Some(Ok(missing.name_text()));
+            return Some(Ok((missing.seq(), missing.name_text())));
         }
         why(self.report_in_cache_only(job, &missing))
     }
@@ -215,10 +216,6 @@ impl Cache {
         flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
     }
 }
-
-/// A checkpoint in cache only that a run does not find there, though it is newer than what it finds: its name, if another release
-/// of scr wrote it, or else why the run cannot restart from it.
-type Missing = Result<String, String>;
 
 /// What has happened that the datasets in cache do not say.
 #[derive(Clone, Copy)]

@@ -14,6 +14,7 @@ use crate::holdings::InPrefix;
 use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::redundancy::schemes::Schemes;
+use crate::restart::Unread;
 use scr_base::fs::verify::FileError;
 use scr_base::fs::At;
 use scr_base::message::throughput;
@@ -30,8 +31,8 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) schemes: &'a Schemes,
     /// The checkpoints of another number of ranks that it has found, each with both numbers.
     pub(crate) of_other_size: Vec<String>,
-    /// The names of those that could not be read, though nothing is known to be wrong with them.
-    pub(crate) unread: Vec<String>,
+    /// Those that could not be read.
+    pub(crate) unread: Vec<Unread>,
 }
 
 /// Which checkpoints a search is for.
@@ -131,7 +132,7 @@ impl<'a> Fetcher<'a> {
                     tried.push(candidate.name_text());
                     // A dataset that is written over stays so.
                     if !matches!(error, FetchError::NotFetched { why: NotFetched::Unproven, .. }) {
-                        self.unread.push(candidate.name_text());
+                        self.unread.push((candidate.seq, candidate.name_text()));
                         unread = Some(error);
                     }
                 }

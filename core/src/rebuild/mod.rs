@@ -28,7 +28,8 @@ use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
 use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
-use crate::typed::{first_value, route_values};
+use crate::restart::Unread;
+use crate::typed::{broadcast_value, first_value, route_values};
 use parts::LocalPart;
 pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
@@ -65,12 +66,12 @@ pub(crate) struct FoundDatasets {
     pub(crate) seen: Vec<u64>,
     /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
     pub(crate) of_twins: Vec<u64>,
-    /// The numbers of those that another release of scr wrote; on rank 0 only.
+    /// The numbers in cache of those of which another release of scr wrote parts; the same on all ranks.
     pub(crate) of_other_release: Vec<u64>,
     /// Whether there are any that belong to a prefix directory which was at this path before.
     pub(crate) is_any_replaced: bool,
     /// The checkpoints of which nothing is known to be lost, and that could not be brought back; the same on all ranks.
-    pub(crate) not_tried: Vec<String>,
+    pub(crate) not_tried: Vec<Unread>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
     /// Those that another number of ranks wrote, newest first; the same on all ranks.
@@ -142,9 +143,8 @@ impl FoundDatasets {
             Unrecovered::NotTried => {
                 let checkpoint = local.iter().filter_map(|part| part.map.record.as_ref());
                 let checkpoint = checkpoint.map(|record| &record.dataset).find(|dataset| dataset.checkpoint);
-                let name = first_value(&*job.comm, checkpoint.map(|dataset| &dataset.name))?;
-                let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
-                self.not_tried.extend(name);
+                let name = first_value(&*job.comm, checkpoint.map(DatasetDescriptor::name_text).as_ref())?;
+                self.not_tried.extend(name.map(|name| (key.seq(), name)));
             }
             Unrecovered::TooMuchLost { damage, .. } => {
                 self.damaged.extend(damage.map(|why| (key.seq(), why)));
@@ -198,7 +198,8 @@ pub(crate) fn all(
         }
         let reports = reports.get(&key).map_or(&[][..], Vec::as_slice);
         on.schemes.plugins.forget_failures();
-        match recover::recover(on, key, &local, reports, &lost)? {
+        let is_mixed = found.of_other_release.contains(&key.id);
+        match recover::recover(on, key, &local, reports, (&lost, is_mixed))? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Removed => {
                 found.note_in_place(&local);
@@ -332,11 +333,12 @@ impl Sorted {
     }
 }
 
-/// Names what another release of scr wrote, and who has it. Gives the numbers of the datasets, on rank 0 only. Collective.
+/// Names what another release of scr wrote, and who has it. Gives the numbers of the datasets. Collective.
 fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, CommError> {
     let own = |part: &LocalPart| Some((Rank(0), (part.part.id()?, part.map.other_release.clone()?)));
     let all = route_values(&*job.comm, &parts.iter().filter_map(own).collect::<Vec<_>>())?;
     let ids: BTreeSet<u64> = all.iter().map(|(_, (id, _))| *id).collect();
+    let ids = broadcast_value(&*job.comm, (job.rank() == Rank(0)).then_some(ids))?;
     if let Some((_, (_, form))) = all.first() {
         let place = |(rank, _): &(Rank, _)| format!("rank {rank} on {}", job.nodes.name(*rank));
         let mut ranks: Vec<_> = all.iter().map(place).collect();

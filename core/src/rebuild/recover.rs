@@ -60,13 +60,13 @@ pub(crate) enum Unrecovered {
     TooMuchLost { refused: bool, damage: Option<String> },
 }
 
-/// Brings one dataset back. Too much of its newer copies is `lost`. Collective.
+/// Brings one dataset back. Too much of its newer copies is `lost`. Another release wrote parts of it if it `is_mixed`. Collective.
 pub(crate) fn recover(
     on: Rebuild<'_>,
     key: DatasetKey,
     local: &[&LocalPart],
     reports: &[PartReport],
-    lost: &BTreeSet<DatasetKey>,
+    (lost, is_mixed): (&BTreeSet<DatasetKey>, bool),
 ) -> Result<Recovered, CommError> {
     let job = on.job;
     let state = DatasetState::take(job, local)?;
@@ -90,7 +90,7 @@ pub(crate) fn recover(
         return Ok(Recovered::Unrecovered(Unrecovered::OfOtherRanks { what, refused: state.refused }));
     }
     let recovery = Recovery::new(on, local, reports, state.refused, Extent::Used);
-    rebuild(on, key, &label, Recovery { lost: Some(lost), ..recovery })
+    rebuild(on, key, &label, Recovery { lost: Some(lost), is_mixed, ..recovery })
 }
 
 /// Repairs the parts of a dataset in cache on the ranks that have found out that theirs lack something, if there are any.
@@ -154,13 +154,12 @@ fn rebuild(
             let is_damaged = job.any(recovery.wrong_bytes.is_some())?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             let is_spent = recovery.is_spent_fetch()?;
-            let [is_unread, is_lost] = any(&*job.comm, [job.files().unread().is_some(), recovery.is_lost])?;
-            if !is_spent && (recovery.scheme_fails.get() || is_unread || !is_lost) {
-                let what = match (recovery.scheme_fails.get(), is_unread) {
-                    (true, _) => "the scheme can be used",
-                    (_, true) => "it can be read",
-                    _ => "its files can be written",
-                };
+            let scheme_fails = recovery.scheme_fails.get();
+            let is_unread = recovery.is_mixed || job.files().unread().is_some();
+            let [is_unread, is_lost] = any(&*job.comm, [is_unread, recovery.is_lost])?;
+            if !is_spent && (scheme_fails || is_unread || !is_lost) {
+                let what =
+                    if scheme_fails { "the scheme can be used" } else { "all of it can be read and written" };
                 job.report.error(&format!(
                     "{label} cannot be restored from cache in this run: {why}. It stays in cache; to restart from it, end this \
                      run, and start again once {what}"
@@ -233,6 +232,8 @@ struct Recovery<'a> {
     wrong_bytes: Option<Lost>,
     /// Whether this rank knows that too much is lost.
     is_lost: bool,
+    /// Whether another release wrote parts of it, which this one cannot read.
+    is_mixed: bool,
     /// The copies of datasets that cannot be brought back, so that this one may have their place.
     lost: Option<&'a BTreeSet<DatasetKey>>,
 }
@@ -274,6 +275,7 @@ impl<'a> Recovery<'a> {
             extent,
             wrong_bytes: None,
             is_lost: false,
+            is_mixed: false,
             lost: None,
         }
     }

@@ -162,7 +162,8 @@ fn restore(
     let reports = parts::exchange(&*job.comm, job.files(), parts).map_err(lost_touch)?;
     let local: Vec<&LocalPart> = parts.iter().collect();
     let reports = reports.get(&key).map_or(&[][..], Vec::as_slice);
-    let recovered = recover::recover(on, key, &local, reports, &BTreeSet::new()).map_err(lost_touch)?;
+    let recovered =
+        recover::recover(on, key, &local, reports, (&BTreeSet::new(), false)).map_err(lost_touch)?;
     let Recovered::Restored(restored) = recovered else {
         return Err("it cannot be restored from cache".to_owned());
     };

@@ -22,6 +22,9 @@ use scr_config::param;
 use scr_prefix::ledger::{Candidate, Dropping, Event, Leave, Request, Whose};
 use scr_prefix::{Between, DatasetDescriptor, PrefixError, Seq};
 
+/// The place and the name of a checkpoint that could not be read or brought back, though nothing is known to be wrong with it.
+pub(crate) type Unread = (Seq, String);
+
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
 pub(crate) struct Restart {
@@ -41,8 +44,8 @@ pub(crate) struct Restart {
     begun: bool,
     /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
     held: Option<u64>,
-    /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
-    pub(crate) unread: Vec<String>,
+    /// Those that this run has met.
+    pub(crate) unread: Vec<Unread>,
     /// The last checkpoint that this run has left since a rank got no path for a file, and that the next run is offered again.
     pub(crate) passed_over: Option<String>,
 }
@@ -443,8 +446,8 @@ fn is_newer_there(from: &Fetcher<'_>, in_prefix: &PrefixState, cached: &Checkpoi
 }
 
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
-/// reads in the prefix directory. Gives its name.
-fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) -> Option<String> {
+/// reads in the prefix directory. Gives it.
+fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) -> Option<Unread> {
     let newest = holdings::next(&cache.holdings(), Goal::Restart { in_prefix: false });
     let newest = cache.dataset(newest.filter(Holding::is_wanted)?.id)?;
     if loaded.is_some_and(|loaded| newest.seq() <= loaded.seq) {
@@ -456,7 +459,7 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) -> Opt
         newest.record.label(),
         newest.holding().in_words()
     ));
-    Some(newest.checkpoint().name_text())
+    Some((newest.seq(), newest.checkpoint().name_text()))
 }
 
 /// The user or the application has gone back over the checkpoints at these places, which are given up. Only a choice makes one: a

@@ -8,7 +8,7 @@
 //! The index cannot say that of a dataset in place that was never listed. Its files then must be as they were when the run began:
 //! unchanged since they were recorded.
 
-use super::Restart;
+use super::{Restart, Unread};
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset};
 use crate::error::{Doing as _, Error};
@@ -126,27 +126,6 @@ impl PrefixState {
     /// Whether this very dataset is marked as failed there.
     pub(crate) fn has_failed(&self, seq: Seq, name: &[u8]) -> bool {
         self.complete.iter().any(|known| known.seq == seq && known.name == name && known.failed)
-    }
-
-    /// Says which newer checkpoint than the one at this place an earlier run could not read: its files may be back.
-    pub(crate) fn report_failed_above(&self, job: &Job, loaded: Option<Seq>) {
-        let is_it = |known: &&Known| {
-            let is_failed = known.checkpoint && known.failed && !known.superseded;
-            is_failed
-                && Some(known.seq) > loaded
-                && self.withdrawn_at(known.seq, &known.name, Some(Withdrawal::Removed)).is_none()
-        };
-        if let Some(Known { seq, name, .. }) =
-            self.complete.iter().filter(is_it).max_by_key(|known| known.seq)
-        {
-            job.report.warn(&format!(
-                "dataset {} `{}' is newer, and is passed over: an earlier run found it damaged. If its files are back, \
-                 `scr index --build {}' compares them and lists it again",
-                seq.id,
-                String::from_utf8_lossy(name),
-                seq.id
-            ));
-        }
     }
 
     /// The place of the checkpoint that a name stands for, if a run with the right number of ranks can restart from it.
@@ -341,6 +320,9 @@ pub(crate) enum ReplacedError {
     Unknown(#[source] PrefixError),
 }
 
+const UNREAD: &str = "this run could not read it. To restart from it, end this run before it writes a checkpoint, correct what an \
+                      earlier message names, and start again";
+
 const CURE: &str = "give each job a prefix directory of its own (SCR_PREFIX)";
 
 impl From<FsError> for ReplacedError {
@@ -350,6 +332,28 @@ impl From<FsError> for ReplacedError {
 }
 
 impl Restart {
+    /// Says which checkpoint is newer than the one that is loaded and was not read, by this run or by an earlier one.
+    pub(crate) fn report_passed_over(&self, job: &Job, cache: &Cache, in_prefix: &PrefixState) {
+        let is_kept = |Known { seq, name, .. }: &&Known| {
+            in_prefix.withdrawn_at(*seq, name, Some(Withdrawal::Removed)).is_none()
+        };
+        let failed =
+            in_prefix.complete.iter().filter(|known| known.checkpoint && known.failed && !known.superseded);
+        let failed = failed.filter(is_kept).map(|Known { seq, name, .. }| {
+            let cure = format!("`scr index --build {}' compares them and lists it again", seq.id);
+            let why = format!("an earlier run found it damaged. If its files are back, {cure}");
+            (*seq, String::from_utf8_lossy(name).into_owned(), why)
+        });
+        // It has been said why one in cache is not read in the prefix directory, and if there is none the run does not begin.
+        let is_away = |(seq, _): &&Unread| cache.datasets().iter().all(|cached| cached.seq() != *seq);
+        let unread = self.unread.iter().filter(|unread| self.loaded.is_some() && is_away(unread));
+        let unread = unread.map(|(seq, name)| (*seq, name.clone(), UNREAD.to_owned()));
+        let newest = failed.chain(unread).filter(|(seq, ..)| !self.has_given_up(*seq)).max();
+        if let Some((Seq { id, .. }, name, why)) = newest.filter(|(seq, ..)| Some(*seq) > self.seq(cache)) {
+            job.report.warn(&format!("dataset {id} `{name}' is newer, and is passed over: {why}"));
+        }
+    }
+
     /// Expects that the application has read nothing that another process was given to write over. All ranks have read their
     /// files. Collective, if it has read in the prefix directory.
     ///

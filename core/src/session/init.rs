@@ -26,7 +26,7 @@ use crate::rebuild::{self, Rebuild, Restored};
 use crate::redundancy::background::Background;
 use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{compare_flushed, first_cached, newest_cached, PrefixState, Restart};
+use crate::restart::{compare_flushed, first_cached, newest_cached, PrefixState, Restart, Unread};
 use crate::typed::{broadcast_value, first_value};
 use scr_base::env::Env;
 use scr_base::fs::Durability;
@@ -180,7 +180,7 @@ impl Session {
         let loaded = restart.seq(from.cache);
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
-        in_prefix.report_failed_above(job, loaded);
+        restart.report_passed_over(job, from.cache, in_prefix);
         if !is_found || loaded < in_prefix.first.as_ref().map(|first| first.seq) {
             expect_prefix(job)?;
         }
@@ -248,14 +248,13 @@ impl Session {
             let is_known = &|entry: &FlushEntry| is_saved(entry) || in_prefix.withdrawn(entry).is_some();
             let strange = (&**twins, &*found.of_other_release);
             let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
-            match first_value(&*self.job.comm, missing.as_ref())? {
-                Some(Ok(name)) => self.restart.unread.push(name),
+            let replaced = found.is_any_replaced.then(|| {
+                Err("those in cache belong to another prefix directory, which was here before".to_owned())
+            });
+            match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
+                Some(Ok(unread)) => self.restart.unread.push(unread),
                 Some(Err(why)) if newest == Seq::default() => {
                     starts_without(&self.job, &why, "", &in_prefix.listed_names())?;
-                }
-                None if newest == Seq::default() && found.is_any_replaced => {
-                    let why = "those in cache belong to another prefix directory, which was here before";
-                    starts_without(&self.job, why, "", &in_prefix.listed_names())?;
                 }
                 _ => (),
             }
@@ -409,10 +408,11 @@ fn expect_prefix(job: &Job) -> Result<(), Error> {
 ///
 /// # Errors
 /// There is such a place.
-pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error> {
-    let which = match unread {
+pub(super) fn expect_all_read(job: &Job, unread: &[Unread]) -> Result<(), Error> {
+    let names: Vec<_> = unread.iter().map(|(_, name)| &**name).collect();
+    let which = match &*names {
         [] => "not all that may be a checkpoint could be read".to_owned(),
-        _ => format!("{} could not be brought back", unread.join(", ")),
+        _ => format!("{} could not be brought back", names.join(", ")),
     };
     let why = job.files().unread();
     let is_known = !unread.is_empty() && job.rank() == Rank(0);

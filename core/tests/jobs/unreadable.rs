@@ -416,6 +416,12 @@ fn what_a_newer_release_has_flushed_is_named_and_stays_for_that_release() {
         let line = run.line_with(&words);
         assert!(!line.contains("damaged"), "{line}");
         assert_eq!(run.lines.iter().filter(|line| line.contains(NEWER)).count(), 1, "{:?}", run.lines);
+        run.line_with(&[
+            "WARNING",
+            "dataset 2 `ckpt.2' is newer, and is passed over: ",
+            "end this run",
+            "[SCR-321]",
+        ]);
         assert_eq!(complete(&world), [1, 2]);
         // It has no older one.
         Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| index.drop_id(1)).unwrap();
@@ -423,6 +429,41 @@ fn what_a_newer_release_has_flushed_is_named_and_stays_for_that_release() {
         assert!(refused(&world).contains("ckpt.2 could not be brought back"));
         set_version(&path, 1);
         world.run(|application| application.restart(some)).all_gave(&Some(2));
+    }
+}
+
+/// What this release could read of it counted as the remains of a lost one, and left the cache for the next checkpoint.
+#[test]
+fn a_checkpoint_of_which_another_release_has_left_too_much_stays_and_is_named() {
+    for flush in ["0", "2"] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", flush);
+        world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+        let maps: Vec<_> = (0..4)
+            .map(|rank| world.cached_file(&["scr.dataset.3/.scr", &format!("filemap_{rank}")]))
+            .collect();
+        maps[..2].iter().for_each(|map| set_version(map, 9));
+        if flush == "0" {
+            assert!(refused(&world).contains("ckpt.3 could not be brought back"));
+        } else {
+            world.put("SCR_REQUIRE_RESTART", "1");
+            let run = world.run(|application| {
+                let found = application.restart(some);
+                (4..=5).for_each(|step| application.checkpoint(step, some).unwrap());
+                found
+            });
+            run.all_gave(&Some(2));
+            run.line_with(&[
+                "ERROR",
+                "dataset 3 `ckpt.3' cannot be restored from cache in this run",
+                "[SCR-313]",
+            ]);
+            run.line_with(&["WARNING", "dataset 3 `ckpt.3' is newer, and is passed over: ", "[SCR-321]"]);
+        }
+        assert!(maps.iter().all(|map| map.exists()));
+        maps[..2].iter().for_each(|map| set_version(map, 2));
+        world.put("SCR_REQUIRE_RESTART", "0");
+        let next = if flush == "0" { 3 } else { 5 };
+        world.run(|application| application.restart(some)).all_gave(&Some(next));
     }
 }
 

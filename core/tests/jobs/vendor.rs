@@ -133,6 +133,7 @@ fn a_checkpoint_stays_in_cache_while_its_scheme_cannot_be_loaded() {
         application.checkpoint(4, uneven).unwrap();
     });
     run.line_with(&["ERROR", "dataset 3 `ckpt.3' cannot be restored from cache in this run", "It stays"]);
+    run.line_with(&["WARNING", "dataset 3 `ckpt.3' is newer, and is passed over: ", "[SCR-321]"]);
     std::fs::rename(&away, &installed).unwrap();
     world.run(|application| {
         assert_eq!(application.session().start_restart().unwrap(), b"ckpt.4");
