@@ -17,6 +17,7 @@ mod writers;
 pub(crate) use transfer::Stream;
 pub(crate) use writers::bring_back;
 
+use crate::cache::filemap::PartState;
 use crate::cache::loss::Loss;
 use crate::cache::node_dir;
 use crate::cache::owner::Owner;
@@ -25,10 +26,11 @@ use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
 use crate::cache::verify::{PartFiles, Verified};
 use crate::cache::{Cache, CachedDataset};
+use crate::error::Error;
 use crate::job::Job;
 use crate::redundancy::repair::shortened;
 use crate::redundancy::schemes::Schemes;
-use crate::restart::Unread;
+use crate::restart::{PrefixState, Unread};
 use crate::typed::{broadcast_value, first_value, route_values};
 use parts::LocalPart;
 pub(crate) use recover::Restored;
@@ -262,14 +264,42 @@ pub(crate) fn changed(
 }
 
 /// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing, but for those that another job
-/// is writing; or only the records of datasets whose files lie in the prefix directory. Collective.
-pub(crate) fn purge(job: &Job, cache: &Cache, only_in_place: bool) -> Result<(), CommError> {
-    let lies_there =
-        |part: &LocalPart| part.map.record.as_ref().is_some_and(|record| record.protection.bypass);
+/// is writing; or, without what the prefix directory has, only the records of datasets whose files lie there. Collective.
+///
+/// # Errors
+/// The run would restart from one that is nowhere else, and the user wants no run without.
+pub(crate) fn purge(job: &Job, cache: &Cache, in_prefix: Option<&PrefixState>) -> Result<(), Error> {
+    let lies_there = |part: &LocalPart| part.map.record.iter().any(|record| record.protection.bypass);
     let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, parts::scan(job, cache)?.0)?;
+    if let Some(in_prefix) = in_prefix {
+        report_only_copies(job, &ours, in_prefix)?;
+    }
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
-    all.filter(|part| !only_in_place || lies_there(part)).for_each(|part| part.remove_unless_held(job));
-    barrier(&*job.comm)
+    all.filter(|part| in_prefix.is_some() || lies_there(part)).for_each(|part| part.remove_unless_held(job));
+    Ok(barrier(&*job.comm)?)
+}
+
+/// Names the newest of the checkpoints of which a setting is about to delete the only copy. Collective.
+///
+/// # Errors
+/// As for [`purge`].
+fn report_only_copies(job: &Job, ours: &[LocalPart], in_prefix: &PrefixState) -> Result<(), Error> {
+    let is_only_copy = |part: &&LocalPart| {
+        let is_complete = matches!(part.map.state, PartState::Prepared | PartState::Complete);
+        is_complete && part.map.record.as_ref().is_some_and(|record| in_prefix.lacks(record))
+    };
+    let only: Vec<_> = ours.iter().filter(is_only_copy).cloned().collect();
+    let Some(Listed { newest, seq, .. }) = Listed::of(job, &only)? else { return Ok(()) };
+    let setting = if job.params.get(&param::CACHE_PURGE) { "SCR_CACHE_PURGE=1" } else { "SCR_DISTRIBUTE=0" };
+    let is_first = in_prefix.first.as_ref().is_none_or(|first| first.seq < seq);
+    if is_first && job.params.get(&param::REQUIRE_RESTART) {
+        return Err(Error::Refused(format!(
+            "{setting} would delete the only copy of {newest}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint \
+             that it could restart from; unset one of the two"
+        )));
+    }
+    job.report.warn(&format!("{setting} deletes the only copy of {newest}"));
+    Ok(())
 }
 
 /// The parts in cache that this run may use or remove.
@@ -396,6 +426,8 @@ struct Listed {
     newest: String,
     /// The same, and how many more there are.
     belonging: String,
+    /// Its place.
+    seq: Seq,
     /// The path of the prefix directory of the newest one.
     prefix: String,
     /// The ids of all of them.
@@ -421,6 +453,7 @@ impl Listed {
         Ok(Some(Self {
             belonging: format!("{newest} {others}"),
             newest,
+            seq: record.seq(),
             prefix: String::from_utf8_lossy(&record.prefix).into_owned(),
             ids: keys.iter().map(|key| key.dataset).collect(),
         }))

@@ -123,6 +123,12 @@ impl PrefixState {
         self.complete.iter().any(|known| is_it(known) && !known.failed && !known.superseded)
     }
 
+    /// Whether this is a checkpoint that lies in cache only, and that runs may restart from.
+    pub(crate) fn lacks(&self, RankRecord { dataset, protection, .. }: &RankRecord) -> bool {
+        let lies_there = protection.bypass || self.has(dataset.seq(), &dataset.name);
+        dataset.checkpoint && !lies_there && self.withdrawn(dataset).is_none()
+    }
+
     /// Whether this very dataset is marked as failed there.
     pub(crate) fn has_failed(&self, seq: Seq, name: &[u8]) -> bool {
         self.complete.iter().any(|known| known.seq == seq && known.name == name && known.failed)

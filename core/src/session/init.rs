@@ -83,7 +83,7 @@ impl Session {
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
         if session.job.purges(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
-            rebuild::purge(&session.job, &session.cache, true)?;
+            rebuild::purge(&session.job, &session.cache, None)?;
         }
         let before = prepare_prefix(&session.job, &session.running, app)?;
         let found = session.find_first(is_shared, left_whole);
@@ -208,10 +208,10 @@ impl Session {
     fn find_datasets(&mut self, is_shared: bool) -> Result<PrefixState, Error> {
         let began = self.job.elapsed();
         let purge = self.job.purges(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
-        if purge {
-            rebuild::purge(&self.job, &self.cache, false)?;
-        }
         let mut in_prefix = PrefixState::read(&self.job)?;
+        if purge {
+            rebuild::purge(&self.job, &self.cache, Some(&in_prefix))?;
+        }
         let Self { job, cache, schemes, .. } = &*self;
         let is_dropped = |dataset: &_| in_prefix.withdrawn(dataset) == Some(Withdrawal::Removed);
         let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared }, is_dropped)?;

@@ -827,6 +827,39 @@ fn nothing_in_cache_is_read_if_that_is_switched_off() {
     }
 }
 
+/// It went without a word, also where a restart was required.
+#[test]
+fn the_only_copy_of_a_checkpoint_that_a_setting_deletes_is_named_and_stays_if_a_restart_is_required() {
+    for (name, value) in [("SCR_DISTRIBUTE", "0"), ("SCR_CACHE_PURGE", "1")] {
+        let mut world = job().set("SCR_FLUSH", "2").set("SCR_CACHE_SIZE", "2");
+        world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+        let kept = world.keep();
+        world.put(name, value);
+        world.put("SCR_REQUIRE_RESTART", "1");
+        let refused = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+        let deletes = format!("{name}={value}");
+        for why in &refused.ranks {
+            assert!(
+                [&*deletes, "dataset 3 `ckpt.3'", "SCR_REQUIRE_RESTART=1"]
+                    .iter()
+                    .all(|word| why.contains(word)),
+                "{why}"
+            );
+        }
+        assert!(scr_base::codes::coded("ERROR", &refused.ranks[0]).ends_with("[SCR-310]"));
+        assert_eq!(world.changes_since(&kept), Vec::<String>::new());
+        world.put("SCR_REQUIRE_RESTART", "0");
+        let warned = world.run(|application| application.restart(some));
+        warned.all_gave(&Some(2));
+        warned.line_with(&["WARNING", &deletes, "the only copy of dataset 3 `ckpt.3'", "[SCR-322]"]);
+        // The prefix directory has what is left: nothing is lost.
+        world.put("SCR_REQUIRE_RESTART", "1");
+        let quiet = world.run(|application| application.restart(some));
+        quiet.all_gave(&Some(2));
+        assert!(!quiet.has_line_with("WARNING"), "{:?}", quiet.lines);
+    }
+}
+
 #[test]
 fn purging_leaves_what_belongs_to_another_prefix_directory() {
     let mut world = job();

@@ -6,9 +6,8 @@ use super::origin::Origin;
 use super::params::Params;
 use super::problem::Problem;
 use super::table::{
-    Info, Param, CACHE_PURGE, CURRENT, DISTRIBUTE, FETCH, FLUSH_ASYNC, FLUSH_POSTSTAGE, FLUSH_TYPE,
-    GLOBAL_RESTART, LOG_DB_ENABLE, LOG_DB_HOST, LOG_ENABLE, PREFIX_PURGE, REQUIRE_RESTART, WATCHDOG,
-    WATCHDOG_TIMEOUT, WATCHDOG_TIMEOUT_PFS,
+    Info, Param, CURRENT, FETCH, FLUSH_ASYNC, FLUSH_POSTSTAGE, FLUSH_TYPE, GLOBAL_RESTART, LOG_DB_ENABLE,
+    LOG_DB_HOST, LOG_ENABLE, PREFIX_PURGE, WATCHDOG, WATCHDOG_TIMEOUT, WATCHDOG_TIMEOUT_PFS,
 };
 
 /// A table: when two parameters contradict each other, which, and why with what to do about it.
@@ -44,8 +43,6 @@ pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
             "nothing is logged at all; set SCR_LOG_ENABLE=1 to log to the database";
         on(&PREFIX_PURGE) && params.get(&CURRENT).is_some() => PREFIX_PURGE, CURRENT:
             "the dataset to start from is deleted with all others; unset one of the two";
-        on(&REQUIRE_RESTART) && on(&CACHE_PURGE) => REQUIRE_RESTART, CACHE_PURGE: DELETED;
-        on(&REQUIRE_RESTART) && !on(&DISTRIBUTE) => REQUIRE_RESTART, DISTRIBUTE: DELETED;
     };
     let wrong = rules.into_iter().filter(|(is_wrong, ..)| *is_wrong);
     wrong.map(|(_, first, second, why)| problem(params, first, second, why)).collect()
@@ -53,8 +50,6 @@ pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
 
 const UNWATCHED: &str =
     "no watchdog looks at the time; set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so";
-const DELETED: &str = "what is in cache is deleted before it can be restarted from; unset one of the two, or only checkpoints that \
-                       were flushed count";
 
 /// A problem of the setting that `first` names.
 fn problem(params: &Params, first: &Info, second: &Info, why: &str) -> Problem {
@@ -121,14 +116,6 @@ mod tests {
                 "SCR_LOG_DB_ENABLE=1 and SCR_LOG_ENABLE=0",
             ),
             (&[("SCR_PREFIX_PURGE", "1"), ("SCR_CURRENT", "c")], "SCR_PREFIX_PURGE=1 and SCR_CURRENT=c"),
-            (
-                &[("SCR_REQUIRE_RESTART", "1"), ("SCR_CACHE_PURGE", "1")],
-                "SCR_REQUIRE_RESTART=1 and SCR_CACHE_PURGE=1",
-            ),
-            (
-                &[("SCR_REQUIRE_RESTART", "1"), ("SCR_DISTRIBUTE", "0")],
-                "SCR_REQUIRE_RESTART=1 and SCR_DISTRIBUTE=0",
-            ),
         ];
         for (variables, expected) in cases {
             let found = problems(variables);

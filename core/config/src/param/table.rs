@@ -287,8 +287,8 @@ parameters! {
     DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Trusted,
         "Whether to drop datasets newer than the current one once the application has restarted from it.";
     REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
-        "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them, and SCR_Start_output before the \
-         application has begun to restart.";
+        "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them, or a setting deletes the newest, and \
+         SCR_Start_output before the application has begun to restart.";
     SHARE_PREFIX: bool = "SCR_SHARE_PREFIX", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init succeeds beside another job in the prefix directory whose rank 0 runs on a node of this job. Beside one on \
          other nodes it always does, with a warning: the lock of a dead node looks like that of a job.";
