@@ -66,6 +66,7 @@ use part::PartDir;
 use record::RankRecord;
 use scr_base::fs::{Files, FsError, OwnedDir};
 use scr_comm::CommError;
+use scr_config::descriptor::Store;
 use scr_prefix::ledger::{Dropping, Request};
 use scr_prefix::{Between, DatasetDescriptor, FlushEntry, FlushFile, PrefixError, Seq};
 use sharing::Sharing;
@@ -125,7 +126,11 @@ impl Cache {
     pub(crate) fn open(job: &mut Job) -> Result<Self, Error> {
         let sharing = Sharing::new(&*job.comm, &job.nodes)?;
         let (base, seen, control) = control::open(job, &sharing)?;
-        let stores = store::open_all(job, &sharing, &(base, seen))?;
+        let is_known = |store: &Store| store.name == job.descriptors.control.name;
+        let known = |store| is_known(store).then(|| (base.clone(), seen.clone()));
+        let stores = job.descriptors.enabled().enumerate();
+        let stores = stores.map(|(number, store)| store::open(job, store, number, &sharing, known(store)));
+        let stores: Vec<_> = stores.collect::<Result<_, _>>()?;
         let dirs = stores.iter().map(|store| &store.root).chain([&control]);
         let unheld = Arc::clone(&job.env.files);
         job.env.files = dirs.fold(Arc::clone(&unheld), |files, dir| dir.held_in(&*files));

@@ -53,22 +53,12 @@ impl StoreInUse {
     }
 }
 
-/// Makes the job's folders in every store that is enabled. That of the control directories is made already, and may be one of them:
-/// `control`, and who sees it. Collective.
+/// Makes the job's folder in a store. If it is that of the control directories, that is made already and `known`, with who sees it.
+/// Collective.
 ///
 /// # Errors
-/// A folder cannot be made, or nodes that are said to share a store do not.
-pub(super) fn open_all(
-    job: &Job,
-    sharing: &Sharing<'_>,
-    control: &(OwnedDir, Seen),
-) -> Result<Vec<StoreInUse>, Error> {
-    let stores = job.descriptors.enabled();
-    let known = |store: &Store| (store.name == job.descriptors.control.name).then(|| control.clone());
-    stores.enumerate().map(|(number, store)| open(job, store, number, sharing, known(store))).collect()
-}
-
-fn open(
+/// The folder cannot be made, or nodes that are said to share the store do not.
+pub(super) fn open(
     job: &Job,
     store: &Store,
     number: usize,

@@ -105,15 +105,6 @@ impl Restart {
         self.leave_spent(from)
     }
 
-    /// A newer one has come to the prefix directory since the first was found. Collective.
-    ///
-    /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn find_newer(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        self.find_again(from)?;
-        self.leave_spent(from)
-    }
-
     /// Finds the checkpoint to restart from again after it has left the cache. It may be in the prefix directory. Collective.
     ///
     /// # Errors
@@ -165,8 +156,11 @@ impl Restart {
         self.loaded = newest.map(CachedDataset::checkpoint);
     }
 
-    /// No checkpoint is tried more often than the user wants.
-    fn leave_spent(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+    /// No checkpoint is tried more often than the user wants. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn leave_spent(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         while let Some(loaded) = &self.loaded {
             if !are_attempts_spent(from.job, loaded)? {
                 break;

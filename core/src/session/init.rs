@@ -175,14 +175,18 @@ impl Session {
         }
         restart.find_first(&mut from, in_prefix)?;
         while mend_copy(restart, &from, of_other_ranks)? {
-            restart.find_newer(&mut from)?;
+            // A newer one has come to the prefix directory.
+            restart.find_again(&mut from)?;
+            restart.leave_spent(&mut from)?;
         }
         let loaded = restart.seq(from.cache);
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
         restart.report_passed_over(job, from.cache, in_prefix);
         if !is_found || loaded < in_prefix.first.as_ref().map(|first| first.seq) {
-            expect_prefix(job)?;
+            // What a run has not found it has looked for in its own prefix directory, and not where that was away.
+            let is_there = || job.run.wait_for_prefix(job.files(), &job.prefix);
+            job.on_first(is_there).doing("finding the checkpoint to restart from")?;
         }
         if !is_found && job.params.get(&param::FETCH) && !job.purges(&param::PREFIX_PURGE) {
             left_whole.refuse(job)?;
@@ -391,18 +395,6 @@ pub(super) fn starts_without(
 /// A message names so many checkpoints.
 const SHOWN: usize = 3;
 
-/// What a run has not found it has looked for in its own prefix directory, and not where that was away. Collective.
-///
-/// # Errors
-/// The directory is not there.
-fn expect_prefix(job: &Job) -> Result<(), Error> {
-    let is_there = || match job.run.prefix {
-        Some(_) => job.run.wait_for_prefix(job.files(), &job.prefix),
-        None => Ok(()),
-    };
-    job.on_first(is_there).doing("finding the checkpoint to restart from")
-}
-
 /// A run that has found no checkpoint must not begin from nothing where one may lie in a place that could not be read: `unread`
 /// are those that are known. Collective.
 ///
@@ -414,12 +406,11 @@ pub(super) fn expect_all_read(job: &Job, unread: &[Unread]) -> Result<(), Error>
         [] => "not all that may be a checkpoint could be read".to_owned(),
         _ => format!("{} could not be brought back", names.join(", ")),
     };
-    let why = job.files().unread();
+    let why = job.files().unread().map(|why| format!("{why}: "));
     let is_known = !unread.is_empty() && job.rank() == Rank(0);
     let own = why.or(is_known.then(String::new)).map_or(Ok(()), |why| {
-        let colon = if why.is_empty() { "" } else { ": " };
         Err(format!(
-            "{why}{colon}{which}, and there is no other checkpoint to restart from; start the job again once it \
+            "{why}{which}, and there is no other checkpoint to restart from; start the job again once it \
              can be read; to begin without it, start in another prefix directory, or once with SCR_CACHE_PURGE=1 if it is in \
              cache"
         ))
@@ -484,21 +475,17 @@ fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
 fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
-    wait_for_dying(job);
+    if job.is_recovery {
+        // Others may know that rank 0 of the session before has died while the system still takes its process down, and what it
+        // has locked.
+        lasts(job, || RunState::find(job.files(), &job.prefix) == RunState::Running);
+    }
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
     let process = std::process::id();
     let is_spawned = job.comm.is_spawned();
     let spawned = if is_spawned { ", which MPI_Comm_spawn has started" } else { "" };
     let line = format!("allocation {id}, rank 0 is process {process} on {node}{spawned}, since {time}");
     Running::begin(job.files(), &job.prefix, &line, job.env.seconds(), is_spawned)
-}
-
-/// Others may know that rank 0 of the session before has died while the system still takes its process down, and what it has
-/// locked.
-fn wait_for_dying(job: &Job) {
-    if job.is_recovery {
-        lasts(job, || RunState::find(job.files(), &job.prefix) == RunState::Running);
-    }
 }
 
 /// Whether something that the end of a process ends holds for five seconds.
