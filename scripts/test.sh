@@ -9,6 +9,7 @@ top=$PWD cargo=${CARGO:-cargo}
 mkdir -p target/tests && rm -f target/tests/*
 log=$top/target/tests/log
 export SCR_TESTS_SKIPPED=$top/target/tests/skipped
+export SCR_TESTS_EXAMPLES=$top/target/debug/examples # a test that builds them by themselves compiles shared crates again
 : >"$log"
 : >"$SCR_TESTS_SKIPPED"
 : >target/tests/messages # debug builds tell it

@@ -10,13 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Path of the library of an example. They are built once per process, into the target folder of the caller.
+/// Path of the library of an example. They lie in `SCR_TESTS_EXAMPLES`, or are built once per process, into the target folder of
+/// the caller.
 ///
 /// # Panics
 /// They cannot be built.
 pub fn built(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
+        if let Some(folder) = std::env::var_os("SCR_TESTS_EXAMPLES") {
+            return folder.into();
+        }
         let libraries = build(&["--package", "scr-test-plugins", "--examples"]);
         let library = libraries.iter().find(|file| file.ends_with("examples/libobedient.so"));
         library.and_then(|file| file.parent()).unwrap().to_owned()
@@ -33,9 +37,9 @@ pub fn vendor_scheme() -> (PathBuf, PathBuf) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/vendor-scheme");
     let library = LIBRARY.get_or_init(|| {
         let manifest = folder.join("Cargo.toml").display().to_string();
-        // Its dependencies are those of the workspace, so the workspace's target folder has most of it.
+        // Its tests run in the workspace's target folder. What is built for them serves here: hence --tests.
         let target = built("obedient").ancestors().nth(3).unwrap().display().to_string();
-        let libraries = build(&["--manifest-path", &manifest, "--target-dir", &target]);
+        let libraries = build(&["--lib", "--tests", "--manifest-path", &manifest, "--target-dir", &target]);
         libraries.into_iter().find(|file| file.ends_with("libscr_mirror.so")).unwrap()
     });
     (library.clone(), folder.join("mirror.toml"))
