@@ -216,7 +216,7 @@ impl Dataset {
         } else {
             let wrong = found.iter().filter(|(_, part)| part.is_wrong).map(|(_, part)| part.map.record.rank);
             let wrong: BTreeSet<Rank> = wrong.filter(|rank| losses.contains_key(rank)).collect();
-            let why = why_beyond_repair(scan, &losses, plugins).unwrap_or_else(|error| {
+            let why = why_beyond_repair(scan, found, &losses, plugins).unwrap_or_else(|error| {
                 unknown = Some(without_plugin(error));
                 None
             });
@@ -263,16 +263,21 @@ fn joined<'r>(ranks: impl IntoIterator<Item = &'r Rank>) -> String {
 /// Its scheme cannot be asked.
 fn why_beyond_repair(
     scan: &Scan,
+    found: &[(usize, Part)],
     losses: &BTreeMap<Rank, Lost>,
     plugins: &PluginHost,
 ) -> Result<Option<String>, PluginLoadError> {
     let protection = &scan.any.protection;
+    let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
+    let is_unknown = |rank: &&Rank| match protection.bypass {
+        true => found.iter().all(|(_, part)| part.map.record.rank != **rank),
+        false => sets.iter().all(|set| !set.contains(rank)),
+    };
+    if let Some(unknown) = losses.keys().find(is_unknown) {
+        return Ok(Some(format!("no node knows anything of the part of rank {unknown}")));
+    }
     if protection.bypass {
         return Ok(Some("its files in the prefix directory are not as they were written".to_owned()));
-    }
-    let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
-    if let Some(unknown) = losses.keys().find(|rank| sets.iter().all(|set| !set.contains(rank))) {
-        return Ok(Some(format!("no node knows anything of the part of rank {unknown}")));
     }
     let (name, scheme) = (&protection.scheme, load(scan, plugins)?);
     let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();

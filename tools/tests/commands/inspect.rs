@@ -99,6 +99,24 @@ fn without_the_scheme_it_is_not_known_and_without_the_cache_there_is_nothing_to_
     );
 }
 
+#[test]
+fn of_files_in_place_it_says_whether_they_were_changed_or_their_node_is_lost() {
+    let job = FinishedJob::with_settings(&[("SCR_CACHE_BYPASS", "1")]);
+    let state = |arguments: &[&str]| {
+        let output = inspect(&job, arguments);
+        out(&output).lines().find(|line| line.contains("ckpt.1")).unwrap().to_owned()
+    };
+    assert!(state(&[]).ends_with(" whole"), "{}", state(&[]));
+    let lost = state(&["--down", "n1"]);
+    assert!(lost.ends_with("lost: no node knows anything of the part of rank 1"), "{lost}");
+    fs::write(job.prefix().join("ckpt.1/rank_0"), "short").unwrap();
+    let changed = state(&[]);
+    assert!(
+        changed.ends_with("lost: its files in the prefix directory are not as they were written"),
+        "{changed}"
+    );
+}
+
 /// A filemap as it was after this many of its records.
 fn first_records(map: &[u8], count: usize) -> Vec<u8> {
     let mut end = 8;
