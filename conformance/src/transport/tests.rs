@@ -295,6 +295,11 @@ fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
             "/to/0 is wrong from byte 16777224 on: it ends there instead of at byte 33554432",
         ),
         (ChangesTheSource, "files of every size arrive", "/from/2 was changed"),
+        (
+            LiesAboutTheChecksum,
+            "a checksum is that of the bytes",
+            "/to/0 is a right copy, and its checksum is 0x00000000, not 0xffffffff as `crc' says",
+        ),
         (ShiftsTheBytes, "files of every size arrive", "is wrong from byte 0 on: there stands /"),
         (KeepsTheFileBefore, "many files arrive in one job", "/to/2 is wrong from byte 0 on: there stands /"),
         (KeepsTheFileBefore, "many files arrive in one job", "/from/1 from byte 0 on"),

@@ -186,7 +186,7 @@ fn check(
     };
     let arrived = retried(files, look)
         .and_then(|(found, status)| compare(path, copy.file.crc, found).map(|()| (found, status)));
-    let (found, status) = arrived.map_err(|error| cause(files, copy, options, transport, error))?;
+    let (found, status) = arrived.map_err(|error| cause(files, copy, options, (transport, crc), error))?;
     if copy.file.is_known_by_time()
         && files.status(&copy.file.source).is_ok_and(|now| now.mtime != copy.file.mtime)
     {
@@ -199,12 +199,13 @@ fn check(
     Ok(())
 }
 
-/// Why other bytes came than were recorded: those of the source are others, or else the transport has copied them wrongly.
+/// Why other bytes came than were recorded: those of the source are others, or the transport has copied them wrongly, or its
+/// checksum is wrong.
 fn cause(
     files: &dyn Files,
     copy: &FileCopy,
     options: &Options,
-    transport: &str,
+    (transport, crc): (&str, Option<u32>),
     error: FileError,
 ) -> StepError {
     let FileCopy { file, staging, origin, .. } = copy;
@@ -215,16 +216,19 @@ fn cause(
         }
         _ => return error.into(),
     };
-    match expect_bytes(files, &file.source, file.bytes, file.crc, options.block_bytes) {
+    let examine = |path| expect_bytes(files, path, file.bytes, file.crc, options.block_bytes);
+    match examine(&file.source) {
         Err(_) if origin.is_some_and(|origin| origin.mtime != file.mtime) => {
             FileError::WrittenLate { path: file.source.clone() }.into()
         }
         Err(of_source) => of_source.into(),
         Ok(()) => StepError::Other(format!(
-            "the transport {transport} has copied {} wrongly, which is as it was recorded: {} has {found}; use another transport \
-             (SCR_FLUSH_TYPE) until it is corrected",
+            "the transport {transport} has copied {} {}{found}; use another transport (SCR_FLUSH_TYPE) until it is corrected",
             file.source.display(),
-            staging.display()
+            match crc.is_some() && examine(staging).is_ok() {
+                true => "rightly, and reports the wrong ".to_owned(),
+                false => format!("wrongly, which is as it was recorded: {} has ", staging.display()),
+            }
         )),
     }
 }

@@ -305,6 +305,20 @@ fn a_transport_that_copies_wrongly_is_named_and_the_source_that_is_whole_is_not(
     assert!(text.ends_with("[SCR-415]"), "{text}");
 }
 
+/// The message blamed the copy.
+#[test]
+fn a_transport_that_reports_a_wrong_checksum_of_a_right_copy_is_told_apart_from_one_that_copies_wrongly() {
+    let transport: Arc<dyn Transport> = Arc::new(WrongSums(Through::new(RealFiles)));
+    let stage = Stage::new(2);
+    let cached = stage.cache(1, "a");
+    let source = cached.by_rank[0][0].source.display().to_string();
+    let text = failure(stage.flush(&RealFiles, &transport, "1", &cached));
+    let named = format!(
+        "the transport THROUGH has copied {source} rightly, and reports the wrong checksum 0x0badc0de instead of 0x"
+    );
+    assert!(text.contains(&named) && !text.contains("wrongly"), "{text}");
+}
+
 /// Root may give files away; set-user-id bits are nobody's to copy.
 #[test]
 fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_unless_that_is_switched_off()
@@ -428,6 +442,27 @@ impl Transport for Started {
     }
     fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
         self.0.crc(ticket, item)
+    }
+}
+
+/// Copies rightly, and reports one checksum for all.
+struct WrongSums(Through<RealFiles>);
+
+impl Transport for WrongSums {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        self.0.start(job)
+    }
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.0.poll(ticket)
+    }
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.0.wait(ticket)
+    }
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.0.cancel(ticket)
+    }
+    fn crc(&self, _: &[u8], _: usize) -> Option<u32> {
+        Some(0x0bad_c0de)
     }
 }
 
