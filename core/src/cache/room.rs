@@ -44,7 +44,7 @@ pub fn room(files: &dyn Files, cache: &Path, memory: &MemoryLimits, enough: u64)
 }
 
 /// The estimated size of the next dataset: a quarter more than the last one.
-pub(crate) fn expected(last: u64) -> u64 {
+pub fn expected(last: u64) -> u64 {
     last.saturating_add(last / 4)
 }
 

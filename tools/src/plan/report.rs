@@ -4,6 +4,7 @@
 use super::number;
 use super::site::{Failure, Kind, Scheme, Site};
 use crate::prelude::*;
+use scr_core::cache::room::expected;
 use scr_plan::{best_plan, simulate, CacheCosts, Costs, Gaps, Level, Machine, Outcome, Plan, Recovery};
 
 /// Everything that `scr plan` says of a machine.
@@ -338,17 +339,15 @@ pub(super) fn candidates_of(site: &Site) -> (Vec<Candidate>, Vec<Excluded>) {
 }
 
 /// How many complete checkpoints of each scheme to keep: two where a flush goes on while the next one is written, if there is
-/// room. One more is being written.
+/// room. One more is being written, for which a run makes room before if there is too little.
 fn room(site: &Site, schemes: &[&Scheme], wants_async: bool) -> Result<u64, String> {
     let wanted = if wants_async { 2 } else { 1 };
     let (Some(memory), Some(bytes)) = (site.memory, site.checkpoint) else { return Ok(wanted) };
-    let stored = |count: u64| {
-        let kept: f64 = schemes.iter().map(|scheme| scheme.kind.stored() * count as f64).sum();
-        bytes * (kept + schemes.iter().map(|scheme| scheme.kind.stored()).fold(0.0, f64::max))
-    };
-    let least =
-        || format!("needs {} on each node, which has {}", amount(stored(1) as u64), amount(memory as u64));
-    (1..=wanted).rev().find(|&count| stored(count) <= memory).ok_or_else(least)
+    let stored: Vec<_> = schemes.iter().map(|scheme| (bytes * scheme.kind.stored()) as u64).collect();
+    let (kept, next) = (stored.iter().sum::<u64>(), stored.into_iter().max().map_or(0, expected));
+    let needed = |count: u64| kept.saturating_mul(count).saturating_add(next);
+    let least = || format!("needs {} on each node, which has {}", amount(needed(1)), amount(memory as u64));
+    (1..=wanted).rev().find(|&count| needed(count) <= memory as u64).ok_or_else(least)
 }
 
 /// The levels of checkpoints with these schemes. `None`: nothing ever fails.

@@ -139,6 +139,7 @@ fn a_simulation_agrees_with_the_model_and_its_seed_repeats_it() {
     assert!(difference.abs() < 4.0 * number(&model["simulated"][0]["error"]), "{model}");
 }
 
+/// A run makes room for a quarter more than the last checkpoint took, and evicts the old one before if there is less.
 #[test]
 fn room_decides_which_schemes_there_are_and_whether_a_flush_is_hidden() {
     let site = "nodes = 64\ncheckpoint = \"10GB\"\nmemory = \"ROOM\"\n[cache]\nbandwidth = \"1GB\"\nnetwork = \"1GB\"\n\
@@ -156,7 +157,13 @@ fn room_decides_which_schemes_there_are_and_whether_a_flush_is_hidden() {
     let excluded = scarce["excluded"].as_array().unwrap();
     let partner =
         excluded.iter().find(|excluded| excluded["schemes"] == serde_json::json!(["PARTNER"])).unwrap();
-    assert_eq!(partner["why"], "needs 40 GiB on each node, which has 24 GiB");
+    assert_eq!(partner["why"], "needs 45 GiB on each node, which has 24 GiB");
+    let evicts_before = plan("22GB");
+    let single = &evicts_before["excluded"][0];
+    assert_eq!(
+        (&single["schemes"][0], &single["why"]),
+        (&"SINGLE".into(), &"needs 22.5 GiB on each node, which has 22 GiB".into())
+    );
     assert!(scarce["best"]["efficiency"].as_f64() < ample["best"]["efficiency"].as_f64());
     let none = plan("5GB");
     assert_eq!(
