@@ -29,7 +29,9 @@ pub fn note_in(file: File) {
     held(&NOTES).file = Some(file);
 }
 
+/// Says which rule is tried from now on, so that a test that hangs shows where.
 pub(crate) fn begin_check(name: &str) {
+    eprintln!("trying  {name}");
     let mut notes = held(&NOTES);
     name.clone_into(&mut notes.check);
     notes.calls.clear();

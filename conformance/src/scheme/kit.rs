@@ -67,11 +67,10 @@ impl<'a> Kit<'a> {
     /// no more can be tried.
     pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> Tried {
         self.cure = cure;
-        running::begin_check(name);
         let skipped = self.hung.then(|| "a call before did not return".to_owned());
-        let (name, tried) = (name.to_owned(), Some(0));
-        self.report.checks.push(Check { name, tried, skipped, ..Check::default() });
-        self.go_on()
+        let tried = Some(0);
+        self.report.checks.push(Check { name: name.to_owned(), tried, skipped, ..Check::default() });
+        self.go_on().inspect(|()| running::begin_check(name))
     }
 
     /// Records how one try went; an error is what came instead.

@@ -3,7 +3,7 @@
 use super::limited;
 use crate::prelude::*;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use wait_timeout::ChildExt;
@@ -91,7 +91,7 @@ impl Activity {
 /// It cannot be started. How it ended is no error.
 pub(crate) fn run(command: &[String], hidden: &[String], limit: Limit<'_>) -> Result<Finished> {
     // Files and not pipes: a process that outlives its command would keep a pipe open.
-    let (mut stdout, mut stderr) = (file_for_output()?, file_for_output()?);
+    let (stdout, stderr) = (file_for_output()?, file_for_output()?);
     let mut child = spawn(&mut without_input(command, hidden, &stdout, &stderr)?)?;
     let status = match limit {
         Limit::Total(time) => wait(&mut child, time)?,
@@ -99,7 +99,7 @@ pub(crate) fn run(command: &[String], hidden: &[String], limit: Limit<'_>) -> Re
             Ok(stdout.metadata()?.len() + stderr.metadata()?.len())
         })?,
     };
-    Ok(Finished { status, stdout: text(&mut stdout)?, stderr: text(&mut stderr)? })
+    Ok(Finished { status, stdout: text(&stdout)?, stderr: text(&stderr)? })
 }
 
 fn without_input(words: &[String], hidden: &[String], stdout: &File, stderr: &File) -> Result<Command> {
@@ -115,10 +115,10 @@ fn spawn(command: &mut Command) -> Result<Child> {
 }
 
 /// Waits for the end of a process, and kills it once nothing was printed for too long.
-fn wait_while_active(
+pub(crate) fn wait_while_active(
     child: &mut Child,
     activity: &Activity,
-    printed: impl Fn() -> Result<u64>,
+    mut printed: impl FnMut() -> Result<u64>,
 ) -> Result<Option<ExitStatus>> {
     let mut before = 0;
     loop {
@@ -194,7 +194,7 @@ impl Started {
         let until = Instant::now() + limit;
         loop {
             let ended = self.has_ended();
-            if !ended && text(&mut self.output).is_ok_and(|output| output.contains('\n')) {
+            if !ended && text(&self.output).is_ok_and(|output| output.contains('\n')) {
                 return true;
             }
             if ended || Instant::now() >= until {
@@ -205,8 +205,8 @@ impl Started {
     }
 
     /// The last line that it printed.
-    pub(crate) fn failure(&mut self) -> String {
-        let output = text(&mut self.output).unwrap_or_default();
+    pub(crate) fn failure(&self) -> String {
+        let output = text(&self.output).unwrap_or_default();
         last_line(&output).map_or_else(|| "it printed nothing".to_owned(), str::to_owned)
     }
 
@@ -245,9 +245,10 @@ fn last_line(text: &str) -> Option<&str> {
 }
 
 /// All that a file for output has.
-pub(crate) fn text(file: &mut File) -> Result<String> {
-    file.seek(SeekFrom::Start(0))?;
-    Ok(String::from_utf8_lossy(&limited(file)?).into_owned())
+pub(crate) fn text(file: &File) -> Result<String> {
+    // Opened again: to seek would move the place at which a process writes that has the file still.
+    let mut again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    Ok(String::from_utf8_lossy(&limited(&mut again)?).into_owned())
 }
 
 /// A file without a name. A batch system may have removed the folder that `TMPDIR` names before the job's own end.

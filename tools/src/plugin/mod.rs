@@ -10,7 +10,7 @@ mod conformance;
 mod list;
 mod new;
 
-use crate::machine::process;
+use crate::machine::{process, Activity};
 use crate::output::print_to_stderr;
 use crate::prelude::*;
 use clap::Subcommand;
@@ -161,26 +161,30 @@ fn ask<T: DeserializeOwned>(
     limit: Option<Duration>,
 ) -> Result<Result<T, String>> {
     // A file and not a pipe: a child that prints a lot waits for nobody, and nobody waits for a child of it that goes on.
-    let (mut output, mut errors) = (process::file_for_output()?, process::file_for_output()?);
+    let (output, errors) = (process::file_for_output()?, process::file_for_output()?);
     // It notes there what it is about.
-    let mut notes = process::file_for_output()?;
+    let notes = process::file_for_output()?;
     let mut command = std::process::Command::new(environment::program()?);
     command.arg("plugin").args(arguments).env("RUST_BACKTRACE", "0");
     command.stdin(notes.try_clone()?).stdout(output.try_clone()?).stderr(errors.try_clone()?);
     let mut child = command.spawn().context("cannot start a process to load the library in")?;
-    let status = match limit {
-        Some(limit) => process::wait(&mut child, limit)?,
-        None => Some(child.wait()?),
-    };
     // Every member of every set may print the same, such as where it panics.
-    let (errors, mut shown) = (process::text(&mut errors)?, BTreeSet::new());
-    let place = |line: &str| line.find(" panicked at ").unwrap_or(0);
-    errors.lines().filter(|line| shown.insert(&line[place(line)..])).for_each(print_to_stderr);
-    let Some(status) = status else {
-        return Ok(Err(format!("did not end within {}", span(limit.unwrap_or_default()))));
+    let mut shown = BTreeSet::new();
+    let mut show = || {
+        // Without it, and the rules that it names, the answer stands.
+        let text = process::text(&errors).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let place = |line: &str| line.find(" panicked at ").unwrap_or(0);
+        whole.filter(|line| shown.insert(line[place(line)..].to_owned())).for_each(print_to_stderr);
+        // So its limit is one for all that it does.
+        Ok(0)
     };
-    let text = process::text(&mut output)?;
-    let notes = process::text(&mut notes)?;
+    let limit = limit.unwrap_or(Duration::MAX);
+    let Some(status) = process::wait_while_active(&mut child, &Activity::new(limit), &mut show)? else {
+        show()?;
+        return Ok(Err(format!("did not end within {}", span(limit))));
+    };
+    let (text, notes) = (process::text(&output)?, process::text(&notes)?);
     let ended = || {
         let code = status.code().unwrap_or_default();
         let how = status.signal().map_or(format!("exit code {code}"), |signal| format!("signal {signal}"));

@@ -5,6 +5,7 @@ use crate::installation::Installation;
 use scr_test_plugins::{built, manifest, vendor_scheme};
 use serde_json::{json, Value};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -443,6 +444,27 @@ fn a_panic_is_said_once_with_its_place_and_what_helps() {
         assert_eq!(shown.matches(" panicked at ").count(), 1, "{shown}");
         assert!(!shown.contains("stack backtrace"), "{shown}");
     }
+}
+
+/// Nothing was printed until all rules were tried.
+#[test]
+fn each_rule_is_named_when_the_kit_begins_to_try_it() {
+    let folder = Folder::new();
+    folder.library("obedient.so", "obedient");
+    folder.write("o.toml", manifest("TRY", "transport", "obedient.so"));
+    let go = folder.path().join("go");
+    let option = format!("PANIC={}", go.display());
+    let mut command = scr(&folder.path());
+    command.args(["plugin", "conformance", "--timeout", "60", "o.toml", &option]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("trying  files of every size arrive"));
+    assert_eq!(child.try_wait().unwrap(), None, "its first copy waits");
+    fs::write(go, "").unwrap();
+    let rest: Vec<_> = lines.collect();
+    assert!(!child.wait().unwrap().success());
+    let all = scr_conformance::transport::all().skip(1);
+    assert_eq!(rest, all.map(|case| format!("trying  {}", case.name)).collect::<Vec<_>>());
 }
 
 #[test]
