@@ -131,7 +131,7 @@ fn other_version(path: &Path, found: &dyn Display) -> String {
 fn explain(path: &Path, error: &LibraryError) -> String {
     let path = path.display();
     let summary = match error {
-        LibraryError::AbiInstability(text) => last_lines(&text.to_string()),
+        LibraryError::AbiInstability(text) => mismatch(&text.to_string()),
         LibraryError::InvalidAbiHeader(header) => {
             format!("it was built with abi_stable {}.{}", header.abi_major, header.abi_minor)
         }
@@ -141,22 +141,19 @@ fn explain(path: &Path, error: &LibraryError) -> String {
             let text = lines.collect::<Vec<_>>().join("; ");
             return format!("the plugin {path} failed while it was loaded: {text}");
         }
-        other => last_lines(&other.to_string()),
+        other => mismatch(&other.to_string()),
     };
-    format!("the plugin {path} does not fit the plugin interface {API_VERSION}: {summary}")
+    format!(
+        "the plugin {path} does not fit the plugin interface {API_VERSION}: {summary}; build it with the scr-plugin-api of this scr"
+    )
 }
 
-/// The end of a text that may have a hundred thousand letters: there the mismatch itself stands.
-fn last_lines(text: &str) -> String {
-    const LINES: usize = 3;
+/// The last error of a text that may have a hundred thousand letters.
+fn mismatch(text: &str) -> String {
     const LETTERS: usize = 300;
-    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let first = lines.len().saturating_sub(LINES);
-    let end = lines.get(first..).unwrap_or_default().join("; ");
-    match end.char_indices().rev().nth(LETTERS) {
-        Some((begin, _)) => format!("...{}", end.get(begin..).unwrap_or("")),
-        None => end,
-    }
+    let error = text.rsplit("\nError:").next().unwrap_or(text);
+    let error = error.replacen("\nExpected:", ":", 1).replacen("\nFound:", " and", 1);
+    error.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LETTERS).collect()
 }
 
 #[cfg(test)]
@@ -164,12 +161,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_at_its_beginning() {
-        let long = "layout of a type\n".repeat(5_000) + "\n  expected: 7 fields\n\n  found: 6 fields\n";
-        assert_eq!(last_lines(&long), "layout of a type; expected: 7 fields; found: 6 fields");
-        let text = last_lines(&"x".repeat(100_000));
-        assert!(text.starts_with("...x") && text.len() < 320, "{text}");
-        assert_eq!(last_lines(""), "");
+    fn of_a_long_text_the_last_error_is_given() {
+        let long = "layout of a type\n".repeat(5_000);
+        let text = format!("{long}\n\nError:too many fields\nExpected:\n    7\nFound:\n    6\n");
+        assert_eq!(mismatch(&text), "too many fields: 7 and 6");
+        assert_eq!(mismatch(&"x".repeat(100_000)), "x".repeat(300));
+        assert_eq!(mismatch(""), "");
     }
 
     #[test]

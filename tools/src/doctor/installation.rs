@@ -54,19 +54,16 @@ fn library(env: &Env, path: &Path) -> Result<String> {
 fn plugins(env: &Env) -> Result<String> {
     let host = environment::plugin_host(env);
     let discovery = host.discover();
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     for found in &discovery.found {
-        let checked = check_library(&*env.files, &found.library, &Trusted::by(env));
-        checked.with_context(|| format!("the {} {}", found.manifest.kind, found.manifest.name))?;
-        names.push(found.manifest.name.clone());
+        found.check(env).with_context(|| format!("the {} {}", found.manifest.kind, found.manifest.name))?;
+        names.insert(&found.manifest.name);
     }
     if let Some(passed_over) = discovery.passed_over.first() {
         bail!("skipped {passed_over}");
     }
     ensure!(!names.is_empty(), "there are none; set SCR_PLUGIN_PATH, or install them");
-    names.sort();
-    names.dedup();
-    Ok(names.join(" "))
+    Ok(joined(&names, " "))
 }
 
 fn settings(env: &Env, params: &Params) -> Vec<Check> {

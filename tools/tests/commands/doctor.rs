@@ -104,6 +104,14 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
     }
     broken(|scr| program(scr, "mpirun", "echo HYDRA build details:"), &[], "use the installation for MPICH");
     broken(|scr| drop(scr.write("file", "")), &[("SCR_CACHE_BASE", "/proc/version/cache")], "store ");
+    // It was good, and no job could use it.
+    let older = |scr: &Installation| {
+        let text = fs::read_to_string(scr.path("etc/scr/plugins.d/sync.toml")).unwrap();
+        let older = text.replace("\"SYNC\"", "\"OLDER\"").replace("abi = \"1.1\"", "abi = \"2.1\"");
+        scr.write("etc/scr/plugins.d/older.toml", older);
+    };
+    let words = "the transport OLDER was built for version 2.1 of the plugin interface, and this scr has 1.1";
+    broken(older, &[], words);
     // A plugin that is not whole, and settings that name it.
     let scr = whole();
     fs::remove_file(scr.path("lib/scr/plugins/libscr_xor.so")).unwrap();

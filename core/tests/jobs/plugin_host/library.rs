@@ -138,7 +138,11 @@ fn libraries_that_are_no_plugin_of_this_version_are_refused_in_few_words() {
             "other_version",
             "was built for version 2.1.0 of the plugin interface, and this scr has 1.1; get a plugin for 1.x",
         ),
-        ("other_layout", "does not fit the plugin interface 1.1: "),
+        (
+            "other_layout",
+            "does not fit the plugin interface 1.1: mismatched package: scr-test-plugins and scr-plugin-api; \
+             build it with the scr-plugin-api of this scr",
+        ),
         ("missing_symbol", "undefined symbol: scr_a_function_that_nobody_has"),
     ] {
         let text = refusal(&world_with(&fs::read(built(example)).unwrap()));
