@@ -28,10 +28,6 @@ pub struct Held {
     pub entry: FlushEntry,
     /// Its copy in cache.
     pub copy: Copy,
-    /// How many ranks' parts are lost there.
-    pub lost: usize,
-    /// Why nobody can say what losses that copy survives, though it is whole.
-    pub survival_unknown: Option<String>,
     /// Whether the flush file or the index has it, and not the nodes alone.
     pub is_listed: bool,
     /// Whether the prefix directory has it whole, and no run restarts from it there either.
@@ -43,8 +39,8 @@ pub struct Held {
 pub enum Copy {
     /// There is none.
     None,
-    /// All of it is there, or can be rebuilt.
-    Whole,
+    /// All of it is there, or can be rebuilt: the parts of so many ranks. Nobody may be able to say what losses it survives, and why.
+    Whole { lost: usize, survival_unknown: Option<String> },
     /// It cannot be made whole, and why.
     Lost(String),
     /// The application could not restart from it.
@@ -54,11 +50,28 @@ pub enum Copy {
 }
 
 impl Copy {
+    /// Nothing of it has to be rebuilt.
+    pub const ALL: Self = Self::Whole { lost: 0, survival_unknown: None };
+
+    /// Whether a run can restart from it.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Whole { .. })
+    }
+
+    /// How many parts of a whole copy are to be rebuilt.
+    pub fn lost(&self) -> usize {
+        if let Self::Whole { lost, .. } = self {
+            *lost
+        } else {
+            0
+        }
+    }
+
     /// Its state in a word, and why no run can be said to restart from it.
     pub fn in_words(&self) -> (&'static str, &str) {
         match self {
             Self::None => ("not there", ""),
-            Self::Whole => ("whole", ""),
+            Self::Whole { .. } => ("whole", ""),
             Self::Lost(why) => ("lost", why),
             Self::Refused => ("refused", "the application could not restart from it"),
             Self::Unknown(why) => ("not known", why),
@@ -121,11 +134,8 @@ pub fn holdings(
         };
         let is_whole = |index: &Index| index.is_whole(entry.id, &entry.name);
         let is_refused_there = copy == Copy::Refused && index.is_some_and(is_whole);
-        let seen = found.and_then(|found| found.of(entry.id));
-        let lost = seen.map_or(0, |seen| seen.lost.len());
-        let survival_unknown = seen.and_then(|seen| seen.survival_unknown.clone());
         let is_listed = listed.entry(entry.id).is_some();
-        Some(Held { copy, lost, survival_unknown, is_listed, is_refused_there, entry })
+        Some(Held { copy, is_listed, is_refused_there, entry })
     };
     all.entries().into_iter().filter_map(held).collect()
 }
@@ -134,14 +144,16 @@ fn copy(entry: &FlushEntry, found: Option<Found<'_>>) -> Copy {
     if !entry.is_at(Location::Cache) {
         return Copy::None;
     }
-    let recorded = || entry.in_cache.damage.clone().map_or(Copy::Whole, Copy::Lost);
+    let recorded = || entry.in_cache.damage.clone().map_or(Copy::ALL, Copy::Lost);
     let is_ours = |found: &Found<'_>| entry.allocation().is_none_or(|of| of == found.job_id);
     // The allocation that was asked may have fetched it.
     let may_have = |found: &Found<'_>| is_ours(found) || entry.is_at(Location::Prefix);
     let Some(found) = found.filter(may_have) else { return recorded() };
     let lost = match found.of(entry.id) {
         Some(seen) if seen.is_refused => return Copy::Refused,
-        Some(seen) if seen.is_whole() => return Copy::Whole,
+        Some(seen) if seen.is_whole() => {
+            return Copy::Whole { lost: seen.lost.len(), survival_unknown: seen.survival_unknown.clone() }
+        }
         Some(Inspected { unknown: Some(why), .. }) => return Copy::Unknown(why.clone()),
         Some(seen) => seen.kept.damage.clone().unwrap_or_default(),
         None if !is_ours(&found) => return Copy::None,
@@ -182,25 +194,28 @@ impl Held {
     /// The copy of it in the prefix directory.
     #[must_use]
     pub fn in_prefix(&self) -> Self {
-        let mut held = Self { copy: Copy::None, lost: 0, survival_unknown: None, ..self.clone() };
+        let mut held = Self { copy: Copy::None, ..self.clone() };
         held.entry.in_cache = InCache { survives: Some(Survives::All), ..InCache::default() };
         held
     }
 
     /// How many of its parts are to be rebuilt, after a comma.
     pub fn losses_in_words(&self) -> String {
-        let ranks = self.entry.dataset.ranks.filter(|_| self.lost > 0);
-        ranks.map_or_else(String::new, |ranks| format!(", {} of {ranks} parts to be rebuilt", self.lost))
+        let (lost, ranks) = (self.copy.lost(), self.entry.dataset.ranks);
+        let ranks = ranks.filter(|_| lost > 0);
+        ranks.map_or_else(String::new, |ranks| format!(", {lost} of {ranks} parts to be rebuilt"))
     }
 
     /// Where it is, and whether it can be made whole there.
     pub fn in_words(&self) -> String {
-        let cache = match (&self.copy, &self.survival_unknown) {
-            (Copy::Whole, Some(why)) => format!("in cache, and it is not known what loss it survives: {why}"),
-            (Copy::Whole, _) if self.lost > 0 => format!("in cache{}", self.losses_in_words()),
-            (Copy::None | Copy::Whole, _) => return self.holding().in_words(),
-            (Copy::Refused, _) => "refused by the application, in cache".to_owned(),
-            (copy, _) => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
+        let cache = match &self.copy {
+            Copy::Whole { survival_unknown: Some(why), .. } => {
+                format!("in cache, and it is not known what loss it survives: {why}")
+            }
+            Copy::Whole { lost: 1.., .. } => format!("in cache{}", self.losses_in_words()),
+            Copy::None | Copy::Whole { .. } => return self.holding().in_words(),
+            Copy::Refused => "refused by the application, in cache".to_owned(),
+            copy => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
         };
         format!("{cache}, {}", self.holding().prefix.in_words())
     }
@@ -209,7 +224,7 @@ impl Held {
     pub fn holding(&self) -> Holding {
         let FlushEntry { in_cache, replaced_by, dataset, .. } = &self.entry;
         let cache = match in_cache.survives {
-            _ if self.copy != Copy::Whole || in_cache.bypass => Lies::InPlace,
+            _ if !self.copy.is_whole() || in_cache.bypass => Lies::InPlace,
             _ if in_cache.is_local => Lies::Local,
             None | Some(Survives::Nodes(0)) => Lies::Weak,
             _ => Lies::Strong,

@@ -192,14 +192,7 @@ mod tests {
 
     /// The datasets of a file, all of which are as it says.
     fn held(file: &FlushFile) -> Vec<Held> {
-        let held = |entry| Held {
-            entry,
-            copy: Copy::Whole,
-            lost: 0,
-            survival_unknown: None,
-            is_listed: true,
-            is_refused_there: false,
-        };
+        let held = |entry| Held { entry, copy: Copy::ALL, is_listed: true, is_refused_there: false };
         file.entries().into_iter().map(held).collect()
     }
 

@@ -33,21 +33,14 @@ fn states() -> Vec<Held> {
                     replaced_by: is_replaced.then_some(99),
                     in_cache: InCache::default(),
                 };
-                Held {
-                    entry,
-                    copy,
-                    lost: 0,
-                    survival_unknown: None,
-                    is_listed: true,
-                    is_refused_there: false,
-                }
+                Held { entry, copy, is_listed: true, is_refused_there: false }
             };
-            all.extend([Copy::None, Copy::Whole].map(|copy| held(copy, true, false)));
-            let unsaved = [Some(Copy::Whole), Some(lost()), checkpoint.then_some(Copy::Refused)];
+            all.extend([Copy::None, Copy::ALL].map(|copy| held(copy, true, false)));
+            let unsaved = [Some(Copy::ALL), Some(lost()), checkpoint.then_some(Copy::Refused)];
             all.extend(unsaved.into_iter().flatten().map(|copy| held(copy, false, false)));
             let refused = || Held { is_refused_there: true, ..held(Copy::Refused, false, false) };
             all.extend(checkpoint.then(refused));
-            all.push(held(Copy::Whole, false, true));
+            all.push(held(Copy::ALL, false, true));
         }
     }
     all
@@ -79,7 +72,7 @@ fn is_saved(held: &Held) -> bool {
 
 /// Whether a run of this allocation has it in its caches.
 fn is_cached(held: &Held) -> bool {
-    held.copy == Copy::Whole && held.entry.allocation() == Some(OURS)
+    held.copy.is_whole() && held.entry.allocation() == Some(OURS)
 }
 
 /// Holds what a run gets that starts when only this is left against the ten promises.
@@ -173,5 +166,5 @@ fn postrun_says_that_all_is_safe_only_where_nothing_is_left_in_a_cache() {
 
 /// Whether a dataset can be saved of which the nodes have this.
 fn is_whole(all: &[Held; 3]) -> impl Fn(&FlushEntry) -> bool + '_ {
-    |entry| all.iter().any(|held| held.entry.id == entry.id && held.copy == Copy::Whole)
+    |entry| all.iter().any(|held| held.entry.id == entry.id && held.copy.is_whole())
 }

@@ -13,8 +13,8 @@ use crate::progress::Progress;
 use clap::Command;
 use scr_core::scavenge::{BuildError, Builder, Built, Outcome};
 use scr_ops::{
-    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Extracted, Held,
-    Import, Imported, OpsError, Plan, Saving,
+    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Extracted, Held, Import,
+    Imported, OpsError, Plan, Saving,
 };
 use scr_prefix::{FlushEntry, Index, Location, PrefixError, Summary};
 use std::os::unix::ffi::OsStrExt;
@@ -194,7 +194,7 @@ fn only_in_cache(env: &Env, prefix: &Prefix, all: &[Held], held: &Held) -> Strin
         return format!("`{name}' {place}; `scr postrun' in allocation {allocation} lists it");
     }
     let lies = format!("`{name}' lies only in the cache of allocation {allocation}");
-    if *copy != Copy::Whole {
+    if !copy.is_whole() {
         return format!("{lies}, and no run restarts from it: {}", copy.in_words().1);
     }
     if !environment::params_of(env, prefix).get(&param::SCAVENGE) {

@@ -4,7 +4,7 @@
 use crate::prelude::*;
 use jiff::tz::TimeZone;
 use jiff::Timestamp;
-use scr_ops::{Copy, Held};
+use scr_ops::Held;
 use scr_prefix::{DatasetDescriptor, FlushEntry, Index, IndexEntry, Location, Seq};
 use std::cmp::Reverse;
 
@@ -61,7 +61,7 @@ impl Row {
 
     /// C SCR says NO of what is only in cache.
     fn cells(&self, is_classic: bool) -> [String; 7] {
-        let is_in_cache = !is_classic && self.only_copy().is_some_and(|copy| copy.copy == Copy::Whole);
+        let is_in_cache = !is_classic && self.only_copy().is_some_and(|copy| copy.copy.is_whole());
         let valid = match self.is_valid {
             true => "YES",
             false if is_in_cache || self.listed.is_none() => "-",
@@ -155,14 +155,7 @@ mod tests {
         // In bypass mode: nothing of them is on a node.
         flush.record_in_cache(&dataset(12), &InCache { bypass: true, ..InCache::default() });
         flush.record_in_cache(&dataset(30), &InCache { bypass: true, ..InCache::default() });
-        let held = |entry| Held {
-            entry,
-            copy: Copy::Whole,
-            lost: 0,
-            survival_unknown: None,
-            is_listed: true,
-            is_refused_there: false,
-        };
+        let held = |entry| Held { entry, copy: scr_ops::Copy::ALL, is_listed: true, is_refused_there: false };
         let known: Vec<_> = flush.entries().into_iter().map(held).collect();
         let rows = rows(&index, &known, |_| true);
         let expected = "\

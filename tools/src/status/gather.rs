@@ -213,14 +213,15 @@ impl Facts {
     fn take_saving(&mut self, saving: &Saving, all: &[Held]) {
         let is_silent = self.is_silent();
         let is_whole = |dataset: &FlushEntry| {
-            !is_silent && all.iter().any(|held| held.entry.id == dataset.id && held.copy == Copy::Whole)
+            !is_silent && all.iter().any(|held| held.entry.id == dataset.id && held.copy.is_whole())
         };
         self.saves = saving.saved(is_whole).iter().map(|(dataset, _)| dataset.name_text()).collect();
     }
 
     fn lacks_parts_of_nodes_that_answer(&self) -> bool {
         let answer = self.nodes.as_ref().is_some_and(|nodes| nodes.silent.is_empty());
-        answer && self.cached.iter().chain(&self.unusable).any(|held| held.lost > 0)
+        let lacks = |held: &Held| matches!(held.copy, Copy::Lost(_) | Copy::Whole { lost: 1.., .. });
+        answer && self.cached.iter().chain(&self.unusable).any(lacks)
     }
 
     /// Whether nodes were asked, and none has answered.
@@ -260,14 +261,14 @@ impl Facts {
         let cached = all.iter().filter(|held| held.entry.is_cached_checkpoint() && is_own(held));
         let (mut cached, others): (Vec<_>, Vec<_>) =
             cached.partition(|held| self.can_read(held.entry.restart_point()));
-        let is_whole = |held: &Held| held.entry.is_on_nodes() && held.copy == Copy::Whole;
+        let is_whole = |held: &Held| held.entry.is_on_nodes() && held.copy.is_whole();
         self.of_others[0] = others.into_iter().find(|held| is_whole(held)).cloned();
         let newest = cached.first().map(|held| (created(held), &held.entry.in_cache));
         self.pace = newest.and_then(|(begun, kept)| begun.zip(kept.after));
         self.is_bypass = newest.is_some_and(|(_, kept)| kept.bypass);
         cached.retain(|held| held.entry.is_on_nodes());
         self.cached = cached.iter().filter(|held| is_whole(held)).map(|&held| held.clone()).collect();
-        self.unusable = cached.first().filter(|held| held.copy != Copy::Whole).map(|&held| held.clone());
+        self.unusable = cached.first().filter(|held| !held.copy.is_whole()).map(|&held| held.clone());
         if self.state.has_ended() && self.is_silent() {
             // The allocation may be gone, with all that its nodes had.
             self.cached.iter_mut().for_each(|held| held.entry.in_cache.survives = None);

@@ -164,12 +164,12 @@ fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
     match kept.survives {
         None => Protection::Unknown,
         Some(Survives::All) => Protection::OutlivesNodes,
-        Some(Survives::Nodes(0)) => Protection::Nothing(match checkpoint.lost {
+        Some(Survives::Nodes(0)) => Protection::Nothing(match checkpoint.copy {
             _ if is_one_node => "all ranks are on one node".to_owned(),
-            0 if kept.is_local => format!("it is local, and {scheme} has not protected it yet"),
-            0 if !protects(scheme) => format!("{scheme} survives the loss of no node"),
-            0 => format!("some sets of ranks have too few nodes for {scheme}"),
-            lost => lost_parts(facts, lost),
+            Copy::Whole { lost: lost @ 1.., .. } => lost_parts(facts, lost),
+            _ if kept.is_local => format!("it is local, and {scheme} has not protected it yet"),
+            _ if !protects(scheme) => format!("{scheme} survives the loss of no node"),
+            _ => format!("some sets of ranks have too few nodes for {scheme}"),
         }),
         Some(Survives::Nodes(nodes)) => Protection::Nodes(nodes),
     }
@@ -237,14 +237,7 @@ pub(super) mod tests {
         let kept = InCache { scheme: Some("XOR".to_owned()), survives, ..InCache::default() };
         file.record_in_cache(&dataset, &kept);
         let entry = file.entry(number).unwrap();
-        Held {
-            entry,
-            copy: Copy::Whole,
-            lost: 0,
-            survival_unknown: None,
-            is_listed: true,
-            is_refused_there: false,
-        }
+        Held { entry, copy: Copy::ALL, is_listed: true, is_refused_there: false }
     }
 
     pub(crate) fn run_on(nodes: usize) -> LastRun {
@@ -356,7 +349,7 @@ pub(super) mod tests {
         };
         let mut single = checkpoint(1, none);
         single.entry.in_cache.scheme = Some("SINGLE".to_owned());
-        let lost = Held { lost: 3, ..checkpoint(1, none) };
+        let lost = Held { copy: Copy::Whole { lost: 3, survival_unknown: None }, ..checkpoint(1, none) };
         for (facts, why) in [
             (of(1, single.clone()), "all ranks are on one node"),
             (of(4, single), "SINGLE survives the loss of no node"),

@@ -81,10 +81,10 @@ fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
             (Some(_), Some(newest)) => {
                 format!("not known: {} may be whole", newest.entry.name_text())
             }
-            _ => {
-                let why = judged.newest.and_then(|newest| newest.survival_unknown.as_deref());
-                format!("not known: {}", why.unwrap_or("the job has not recorded it"))
-            }
+            _ => match judged.newest.map(|newest| &newest.copy) {
+                Some(Copy::Whole { survival_unknown: Some(why), .. }) => format!("not known: {why}"),
+                _ => "not known: the job has not recorded it".to_owned(),
+            },
         },
     }
 }
@@ -360,7 +360,7 @@ fn protection_json(judged: &Judged<'_>) -> Value {
 }
 
 fn checkpoint_json(facts: &Facts, checkpoint: &Held) -> Value {
-    let Held { entry, lost, .. } = checkpoint;
+    let Held { entry, copy, .. } = checkpoint;
     json!({
         "id": entry.id,
         "name": entry.name_text(),
@@ -369,7 +369,7 @@ fn checkpoint_json(facts: &Facts, checkpoint: &Held) -> Value {
         "age_seconds": created(checkpoint).map(|created| facts.now.saturating_sub(created).max(0)),
         "bytes": entry.dataset.bytes,
         "scheme": entry.in_cache.scheme,
-        "lost_parts": lost,
+        "lost_parts": copy.lost(),
     })
 }
 
@@ -435,7 +435,10 @@ mod tests {
         answers.silent.push(("n3".to_owned(), "did not answer: no route to host".to_owned()));
         let without_a_node = Facts {
             state: State::Died,
-            cached: vec![Held { lost: 16, ..checkpoint(127, Some(Survives::Nodes(0))) }],
+            cached: vec![Held {
+                copy: Copy::Whole { lost: 16, survival_unknown: None },
+                ..checkpoint(127, Some(Survives::Nodes(0)))
+            }],
             saves: vec!["ckpt.127".to_owned()],
             nodes: Some(answers),
             ..calm()
@@ -486,7 +489,10 @@ mod tests {
             .contains("\nlost with   1 node or more: 10 min, 7 checkpoints, back to ckpt.120"));
         let silent = vec![("n3".to_owned(), "did not answer: no route to host".to_owned())];
         let gone = Facts {
-            cached: vec![Held { lost: 16, ..checkpoint(127, none) }],
+            cached: vec![Held {
+                copy: Copy::Whole { lost: 16, survival_unknown: None },
+                ..checkpoint(127, none)
+            }],
             nodes: Some(Answers { silent, ..busy().nodes.unwrap() }),
             ..busy()
         };
