@@ -23,16 +23,16 @@ use std::time::Duration;
 pub(crate) struct LongestCall(Arc<Mutex<Option<Duration>>>);
 
 impl LongestCall {
-    /// After this time a call is overdue. The first one may take a second for each MiB that it copies.
-    fn limit(&self, copied: u64) -> Duration {
-        held(&self.0).map_or(FIRST + Duration::from_secs(copied >> 20), |longest| LEAST + TIMES * longest)
+    /// After this time a call is overdue.
+    fn limit(&self) -> Duration {
+        held(&self.0).map_or(FIRST, |longest| LEAST + TIMES * longest)
     }
 }
 
 /// A phase in which all ranks call a plugin. It ends when it is dropped.
 pub(crate) struct PluginPhase {
     shared: Arc<Shared>,
-    longest: LongestCall,
+    longest: Option<LongestCall>,
 }
 
 /// A transport in such a phase, which ends when nobody has it any more.
@@ -70,13 +70,13 @@ struct CallState {
 }
 
 impl PluginPhase {
-    /// Begins a phase for a dataset, of which the plugin copies so many bytes.
+    /// Begins a phase for a dataset, of which the plugin copies so many bytes: it may take a second more for each MiB.
     pub(crate) fn begin(
         job: &Job,
         (kind, name): (&str, &str),
         dataset: &DatasetDescriptor,
         copied: u64,
-        longest: &LongestCall,
+        longest: Option<&LongestCall>,
     ) -> Self {
         let rank = job.comm.own_rank();
         let shared = Shared {
@@ -89,16 +89,16 @@ impl PluginPhase {
             folder: job.prefix.scr_dir(),
             mark: format!("overdue.{}.", dataset.created),
             began: job.elapsed(),
-            limit: longest.limit(copied),
+            limit: longest.map_or(FIRST, LongestCall::limit) + Duration::from_secs(copied >> 20),
             state: Mutex::default(),
         };
         Self::watched(&job.env.watch, shared, longest)
     }
 
-    fn watched(watch: &Watch, shared: Shared, longest: &LongestCall) -> Self {
+    fn watched(watch: &Watch, shared: Shared, longest: Option<&LongestCall>) -> Self {
         let shared = Arc::new(shared);
         watch.add(Arc::<Shared>::clone(&shared));
-        Self { shared, longest: longest.clone() }
+        Self { shared, longest: longest.cloned() }
     }
 
     /// Calls the plugin.
@@ -148,8 +148,10 @@ impl Transport for WatchedTransport {
 impl Drop for PluginPhase {
     fn drop(&mut self) {
         let took = self.shared.clock.elapsed().saturating_sub(self.shared.began);
-        let mut longest = held(&self.longest.0);
-        *longest = (*longest).max(Some(took));
+        if let Some(longest) = &self.longest {
+            let mut longest = held(&longest.0);
+            *longest = (*longest).max(Some(took));
+        }
         held(&self.shared.state).ended = true;
     }
 }
@@ -243,7 +245,7 @@ mod tests {
     #[test]
     fn rank_0_names_the_call_and_the_ranks_that_it_has_not_returned_on_and_nobody_before_the_limit() {
         let dir = tempfile::tempdir().unwrap();
-        let limit = LongestCall(Arc::new(Mutex::new(Some(Duration::from_secs(2))))).limit(5 << 30);
+        let limit = LongestCall(Arc::new(Mutex::new(Some(Duration::from_secs(2))))).limit();
         assert_eq!(limit, Duration::from_secs(80));
         let ranks: Vec<_> = (0..3).map(|rank| shared(rank, dir.path(), limit)).collect();
         // Rank 0 waits for other members, rank 1 for all ranks.
@@ -278,9 +280,8 @@ mod tests {
     fn the_watch_looks_while_a_call_is_under_way_and_what_it_noted_goes_when_the_call_returns() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, test) = shared(0, dir.path(), LEAST);
-        let longest = LongestCall::default();
         let watch = Watch::default();
-        let phase = PluginPhase::watched(&watch, shared, &longest);
+        let phase = PluginPhase::watched(&watch, shared, None);
         let note = dir.path().join("overdue.7.0");
         phase.call("rebuild", || {
             phase.wait(|| test.clock().advance(2 * LEAST));
@@ -312,9 +313,8 @@ mod tests {
         shared.files = Arc::clone(&files);
         let (end, ended) = std::sync::mpsc::channel();
         let application = std::thread::spawn(move || {
-            let longest = LongestCall::default();
             let watch = Watch::default();
-            let phase = PluginPhase::watched(&watch, shared, &longest);
+            let phase = PluginPhase::watched(&watch, shared, None);
             phase.call("rebuild", || {
                 test.clock().advance(2 * LEAST);
                 stalled.recv().unwrap();

@@ -149,14 +149,14 @@ fn rebuild(
             recovery.give_up();
             recovery.record_wrong_bytes();
             // Its number in the prefix directory.
-            let damaged = recovery.record.filter(|_| in_place && recovery.wrong_bytes.is_some());
+            let damaged = recovery.record.filter(|_| in_place && recovery.wrong_bytes.get().is_some());
             mark_failed(job, damaged.map(|record| record.dataset.id))?;
-            let is_damaged = job.any(recovery.wrong_bytes.is_some())?;
+            let is_damaged = job.any(recovery.wrong_bytes.get().is_some())?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             let is_spent = recovery.is_spent_fetch()?;
             let scheme_fails = recovery.scheme_fails.get();
             let is_unread = recovery.is_mixed || job.files().unread().is_some();
-            let [is_unread, is_lost] = any(&*job.comm, [is_unread, recovery.is_lost])?;
+            let [is_unread, is_lost] = any(&*job.comm, [is_unread, recovery.is_lost.get()])?;
             if !is_spent && (scheme_fails || is_unread || !is_lost) {
                 let what =
                     if scheme_fails { "the scheme can be used" } else { "all of it can be read and written" };
@@ -229,9 +229,9 @@ struct Recovery<'a> {
     /// How much of each part is compared.
     extent: Extent,
     /// The loss of this rank's part, if it has found wrong bytes there.
-    wrong_bytes: Option<Lost>,
+    wrong_bytes: Rc<Cell<Option<Lost>>>,
     /// Whether this rank knows that too much is lost.
-    is_lost: bool,
+    is_lost: Rc<Cell<bool>>,
     /// Whether another release wrote parts of it, which this one cannot read.
     is_mixed: bool,
     /// The copies of datasets that cannot be brought back, so that this one may have their place.
@@ -273,8 +273,8 @@ impl<'a> Recovery<'a> {
             begun,
             replaces,
             extent,
-            wrong_bytes: None,
-            is_lost: false,
+            wrong_bytes: Rc::default(),
+            is_lost: Rc::default(),
             is_mixed: false,
             lost: None,
         }
@@ -288,15 +288,8 @@ impl<'a> Recovery<'a> {
             on.schemes.plugins.scheme(on.job, protection).inspect_err(|_| scheme_fails.set(true))
         };
         let (job, extent) = (on.job, self.extent);
-        let (wrong_bytes, is_lost) = (Cell::default(), Cell::default());
+        let (wrong_bytes, is_lost) = (Rc::clone(&self.wrong_bytes), Rc::clone(&self.is_lost));
         let mut repair = Repair { job, scheme: &scheme, label, extent, wrong_bytes, is_lost };
-        let restored = self.run_with(&mut repair);
-        (self.wrong_bytes, self.is_lost) = (repair.wrong_bytes.get(), repair.is_lost.get());
-        restored
-    }
-
-    fn run_with(&mut self, repair: &mut Repair<'_>) -> Collective<Restored> {
-        let job = self.on.job;
         let record = repair.agree_on_record(self.record, self.loss.as_ref().map(|loss| loss.lost))?;
         let part = self.place(record);
         repair.expect_enough(record, self.loss.as_ref())?;
@@ -558,7 +551,7 @@ impl<'a> Recovery<'a> {
         let job = self.on.job;
         let is_own = !self.begun && self.copy.is_some_and(|copy| copy.holder == job.rank());
         let in_cache = self.record.is_some_and(|record| !record.protection.bypass);
-        let Some((lost, own)) = self.wrong_bytes.zip(self.own_copy()) else { return };
+        let Some((lost, own)) = self.wrong_bytes.get().zip(self.own_copy()) else { return };
         let (files, path) = (job.files(), own.part.filemap());
         let is_known = own.map.wrong_bytes >= Some(lost);
         if !is_own || !in_cache || is_known || own.map.damaged || Journal::is_held(files, &path) {

@@ -2,7 +2,7 @@
 
 use crate::cache::record::{Protection, RankRecord};
 use crate::job::Job;
-use crate::plugin::overdue::{LongestCall, PluginPhase, WatchedTransport};
+use crate::plugin::overdue::{PluginPhase, WatchedTransport};
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use scr_base::describe;
 use scr_base::env::Env;
@@ -39,7 +39,7 @@ impl TransportInUse {
     pub(crate) fn watched(self, job: &Job, record: &RankRecord) -> Self {
         let transport = self.transport.clone().map(|transport| -> Arc<dyn Transport> {
             let (plugin, bytes) = (("transport", &*self.name), record.data_bytes());
-            let phase = PluginPhase::begin(job, plugin, &record.dataset, bytes, &LongestCall::default());
+            let phase = PluginPhase::begin(job, plugin, &record.dataset, bytes, None);
             Arc::new(WatchedTransport { transport, phase })
         });
         Self { transport, ..self }

@@ -13,7 +13,7 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{Damage, Extent, PartFiles, Verified};
 use crate::job::Job;
 use crate::log::{Event, Record};
-use crate::plugin::overdue::{LongestCall, PluginPhase};
+use crate::plugin::overdue::PluginPhase;
 use crate::typed::{first_value, pack, unpack};
 use scr_base::describe;
 use scr_base::fs::FsError;
@@ -22,6 +22,7 @@ use scr_comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use scr_plugin_api::Scheme;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Repairs one dataset.
@@ -34,9 +35,9 @@ pub(crate) struct Repair<'a> {
     /// How much of each part is compared. Once any damage is found, it is all.
     pub(crate) extent: Extent,
     /// The loss of this rank's part, if it has found other bytes there than were recorded.
-    pub(crate) wrong_bytes: Cell<Option<Lost>>,
+    pub(crate) wrong_bytes: Rc<Cell<Option<Lost>>>,
     /// Whether this rank knows that too much is lost. A repair that fails otherwise says nothing of the dataset.
-    pub(crate) is_lost: Cell<bool>,
+    pub(crate) is_lost: Rc<Cell<bool>>,
 }
 
 /// The result of a repair.
@@ -159,9 +160,9 @@ impl Repair<'_> {
         (remedy, ready): (Remedy, Result<(), FsError>),
         extent: Extent,
     ) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
-        let (job, longest) = (self.job, LongestCall::default());
+        let job = self.job;
         let plugin = ("scheme", &*record.protection.scheme);
-        let phase = &PluginPhase::begin(job, plugin, &record.dataset, 0, &longest);
+        let phase = &PluginPhase::begin(job, plugin, &record.dataset, 0, None);
         let repair = SetRepair { job, scheme, part, record, losses, phase, extent };
         match remedy == Remedy::Rebuild {
             true => repair.rebuild(ready).map(|verified| (verified, None)),
@@ -181,21 +182,19 @@ impl Repair<'_> {
         let known = loss.map(|loss| loss.lost);
         let is_rebuilt = remedy == Remedy::Rebuild && loss.is_some();
         let error = outcome.as_ref().err().filter(|_| !is_rebuilt)?;
+        let found;
         let damage = match error {
-            RedundancyError::Damaged(damage) if damage.is_wrong_bytes() => {
-                self.wrong_bytes.set(Some(damage.loss().lost));
-                Some(damage.loss())
-            }
+            RedundancyError::Damaged(damage) if damage.is_wrong_bytes() => Some(damage),
             // The error may have passed.
             _ => {
                 let extent = if known.is_none() { Extent::All } else { Extent::Used };
-                let damage = self.verify(place, record, extent).err();
-                let wrong = damage.as_ref().filter(|damage| damage.is_wrong_bytes());
-                self.wrong_bytes.set(wrong.map(|damage| damage.loss().lost));
-                damage.map(|damage| damage.loss())
+                found = self.verify(place, record, extent).err();
+                found.as_ref()
             }
         };
-        let mut damage = damage.filter(|damage| Some(damage.lost) > known);
+        let wrong = damage.filter(|damage| damage.is_wrong_bytes());
+        self.wrong_bytes.set(wrong.map(|damage| damage.loss().lost));
+        let mut damage = damage.map(Damage::loss).filter(|damage| Some(damage.lost) > known);
         if let Some(damage) = damage.as_mut().filter(|damage| damage.lost == Lost::Data) {
             damage.why.extend(written_since(self.job.files(), place, record));
         }
@@ -322,23 +321,16 @@ impl Repair<'_> {
         let (label, ranks, scheme) = (self.label, record.ranks(), &record.protection.scheme);
         let (names, lost) = (shortened(&names, SHOWN), losses.count());
         let is_local = losses.0.values().any(|lost| *lost == Lost::Protection);
-        let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
-            (_, false, _) if is_local => {
-                format!("the parts of {lost} of {ranks} ranks were not protected yet")
-            }
-            (true, ..) => format!("the files of {lost} of {ranks} ranks are not as they were written"),
-            (_, false, _) => format!("the redundancy of {lost} of {ranks} ranks is lost"),
-            (_, _, 1) => format!("the part of 1 of {ranks} ranks is lost"),
-            _ => format!("the parts of {lost} of {ranks} ranks are lost"),
+        let (whose, state, next) = match (record.protection.bypass, losses.is_data_lost(), lost) {
+            (_, false, _) if is_local => ("the parts of", "ranks were not protected yet", "protecting them"),
+            // Nothing repairs them.
+            (true, ..) => ("the files of", "ranks are not as they were written", ""),
+            (_, false, _) => ("the redundancy of", "ranks is lost", "making it again"),
+            (_, _, 1) => ("the part of", "ranks is lost", "rebuilding it"),
+            _ => ("the parts of", "ranks are lost", "rebuilding them"),
         };
-        let next = match (is_repaired, losses.is_data_lost(), lost) {
-            (false, ..) => String::new(),
-            (_, false, _) if is_local => format!("; protecting them with {scheme}"),
-            (_, false, _) => format!("; making it again with {scheme}"),
-            (_, _, 1) => format!("; rebuilding it with {scheme}"),
-            _ => format!("; rebuilding them with {scheme}"),
-        };
-        let text = format!("{label}: {what}: {names}{next}");
+        let next = if is_repaired { format!("; {next} with {scheme}") } else { String::new() };
+        let text = format!("{label}: {whose} {lost} of {ranks} {state}: {names}{next}");
         match losses.is_data_lost() || !is_local {
             true => self.job.report.warn(&text),
             false => self.job.report.notice(&text),

@@ -19,7 +19,6 @@ use scr_comm::thread::{self, ThreadComm};
 use scr_comm::{Collective, Comm, Rank, RankErrors};
 use scr_plugin_api::Scheme;
 use scr_prefix::DIR_MODE;
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -122,8 +121,7 @@ impl ScavengedRepair<'_> {
         let rank = comm.own_rank();
         let job = &Job::of_command(Rc::new(comm), self.builder.env, self.builder.prefix, self.builder.level)?;
         let scheme = &|protection: &Protection| self.scheme(protection, loaded);
-        let (label, extent, wrong_bytes, is_lost) =
-            (self.label, Extent::All, Cell::default(), Cell::default());
+        let (label, extent, wrong_bytes, is_lost) = (self.label, Extent::All, Rc::default(), Rc::default());
         let repair = Repair { job, scheme, label, extent, wrong_bytes, is_lost };
         let repaired = self.repair_part(&repair, rank);
         repaired.map_err(|error| RepairError { is_loss: repair.is_lost.get(), ..error.into() })
