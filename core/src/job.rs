@@ -200,7 +200,7 @@ impl Job {
         let wanted = self.params.get(&param::TCP_INTERFACE);
         let ip = self.agree(choose(wanted.as_deref(), &self.env.host, self.nodes.count() == 1))?;
         let ports = self.params.get(&param::TCP_PORTS).map(|(first, last)| first..=last);
-        Ok((ip, Limits::new(Arc::clone(&self.env.clock), LONGEST_CONNECT).with_ports(ports)))
+        Ok((ip, Limits { ports, ..Limits::new(Arc::clone(&self.env.clock), LONGEST_CONNECT) }))
     }
 
     /// The job for another thread of this rank, which makes it there of a communicator of the same ranks. Nothing is logged.

@@ -12,7 +12,7 @@ use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir};
 use scr_core::cache::record::{DatasetKey, RankRecord};
 use scr_core::cache::room::{room, MemoryLimits};
-use scr_core::plugin::{PluginHost, PluginKind, PluginLoadError};
+use scr_core::plugin::{PluginHost, PluginKind};
 use scr_core::rebuild::parts::{counted_state, DatasetState};
 use scr_core::redundancy::plugins::readable_scheme;
 use scr_core::redundancy::repair::Losses;
@@ -203,10 +203,6 @@ impl Dataset {
         let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
         let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
         let (mut unknown, mut survival_unknown) = (None, None);
-        let without_plugin = |error: PluginLoadError| {
-            let (name, error) = (&any.protection.scheme, scr_base::describe(&error));
-            format!("the plugin of the scheme {name} cannot be loaded: {error}")
-        };
         let beyond_repair = if state.is_unfinished(any.ranks()) {
             Some("it was never complete, and the next run removes it".to_owned())
         } else if state.refused {
@@ -217,7 +213,7 @@ impl Dataset {
             let wrong = found.iter().filter(|(_, part)| part.is_wrong).map(|(_, part)| part.map.record.rank);
             let wrong: BTreeSet<Rank> = wrong.filter(|rank| losses.contains_key(rank)).collect();
             let why = why_beyond_repair(scan, found, &losses, plugins).unwrap_or_else(|error| {
-                unknown = Some(without_plugin(error));
+                unknown = Some(error);
                 None
             });
             why.map(|why| match wrong.is_empty() {
@@ -241,7 +237,7 @@ impl Dataset {
                     _ if !is_whole => None,
                     true => Some(Survives::Nodes(0)),
                     false => survives(scan, found, nodes, plugins).unwrap_or_else(|error| {
-                        survival_unknown = Some(without_plugin(error));
+                        survival_unknown = Some(error);
                         None
                     }),
                 },
@@ -266,7 +262,7 @@ fn why_beyond_repair(
     found: &[(usize, Part)],
     losses: &BTreeMap<Rank, Lost>,
     plugins: &PluginHost,
-) -> Result<Option<String>, PluginLoadError> {
+) -> Result<Option<String>, String> {
     let protection = &scan.any.protection;
     let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
     let is_unknown = |rank: &&Rank| match protection.bypass {
@@ -305,7 +301,7 @@ fn survives(
     found: &[(usize, Part)],
     nodes: usize,
     plugins: &PluginHost,
-) -> Result<Option<Survives>, PluginLoadError> {
+) -> Result<Option<Survives>, String> {
     if scan.any.protection.bypass {
         return Ok(Some(Survives::All));
     }
@@ -328,10 +324,12 @@ fn survives(
     Ok(survived.min())
 }
 
-fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, PluginLoadError> {
-    let protection = &scan.any.protection;
-    let plugin = plugins.open(PluginKind::Scheme, &protection.scheme)?;
-    readable_scheme(&plugin, protection)
+fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, String> {
+    let (protection, name) = (&scan.any.protection, &scan.any.protection.scheme);
+    let plugin = plugins.open(PluginKind::Scheme, name);
+    plugin.and_then(|plugin| readable_scheme(&plugin, protection)).map_err(|error| {
+        format!("the plugin of the scheme {name} cannot be loaded: {}", scr_base::describe(&error))
+    })
 }
 
 #[cfg(test)]

@@ -32,9 +32,9 @@ pub struct Builder<'a> {
     /// Whether the index gets a dataset that is not whole, as incomplete.
     pub(super) lists_incomplete: bool,
     /// Whether files count that have changed since their dataset was complete: the user knows that only their times have.
-    pub(super) trusts_times: bool,
+    pub trusts_times: bool,
     /// Whether what was saved from a cache takes the place of a copy that failed.
-    pub(super) replaces_failed: bool,
+    pub(crate) replaces_failed: bool,
     /// Whether nobody has asked for the dataset, and one that is withdrawn stays out of the index.
     pub(super) unless_withdrawn: bool,
 }
@@ -113,19 +113,6 @@ impl<'a> Builder<'a> {
             replaces_failed: false,
             unless_withdrawn: false,
         }
-    }
-
-    /// A builder for which files count that have changed since their dataset was complete.
-    #[must_use]
-    pub fn trusting_times(self, trusts_times: bool) -> Self {
-        Self { trusts_times, ..self }
-    }
-
-    /// A builder for which a copy that was marked as failed is only damaged, whatever the lists say: the application has not
-    /// refused the dataset.
-    #[must_use]
-    pub(crate) fn replacing_failed(self) -> Self {
-        Self { replaces_failed: true, ..self }
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
@@ -257,7 +244,7 @@ impl<'a> Builder<'a> {
         let scan = Scan::read(self.files(), self.prefix, id)?;
         if let Some(entry) = &entry {
             let built = |outcome| Built { id, name: entry.name.clone(), outcome, notes: Vec::new() };
-            if entry.is_valid() && self.is_described(id) {
+            if entry.is_valid() && described(self.files(), self.prefix, id).is_some() {
                 match (Rank2File::loss(self.files(), self.prefix, id)?, &scan) {
                     (None, _) if self.trusts_times => return self.relist(id, Some(entry)),
                     (None, _) => return Ok(built(Outcome::Already)),
@@ -278,7 +265,9 @@ impl<'a> Builder<'a> {
         }
         match scan {
             // Its files have their names, and were perhaps taken out of the index since.
-            Some(scan) if self.has_files(&scan) || !self.is_described(id) => self.complete(&scan),
+            Some(scan) if self.has_files(&scan) || !described(self.files(), self.prefix, id).is_some() => {
+                self.complete(&scan)
+            }
             _ => self.relist(id, entry.as_ref()),
         }
     }
@@ -306,10 +295,6 @@ impl<'a> Builder<'a> {
             },
         };
         Ok(Some(format!("it was marked as failed on {time}, {why}; {cure}")))
-    }
-
-    fn is_described(&self, id: u64) -> bool {
-        described(self.files(), self.prefix, id).is_some()
     }
 
     /// Whether a file of a scavenged dataset is where the scavenge puts it. Once a dataset is complete, its filemaps stay alone.

@@ -28,8 +28,7 @@ impl Builder<'_> {
         let listed = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid);
         if let Some(entry) = listed.filter(|_| !self.trusts_times) {
             let IndexEntry { id, name, .. } = entry;
-            let built = Built { id, name, outcome: Outcome::Already, notes: Vec::new() };
-            return Ok(built);
+            return Ok(Built { id, name, outcome: Outcome::Already, notes: Vec::new() });
         }
         for id in self.datasets()? {
             match Summary::read(self.files(), self.prefix, id) {
@@ -273,7 +272,7 @@ mod tests {
     fn add_listed(stage: &Stage, trusts_times: bool) -> Outcome {
         let env = TestEnv::new(Arc::new(RealFiles), stage.prefix.dir()).env();
         let host = PluginHost::new(&env, None);
-        let builder = Builder::new(&env, &stage.prefix, &host, 0).trusting_times(trusts_times);
+        let builder = Builder { trusts_times, ..Builder::new(&env, &stage.prefix, &host, 0) };
         builder.add(b"a").unwrap().outcome
     }
 

@@ -154,7 +154,8 @@ impl ScavengedRepair<'_> {
 
     /// Why a part is not whole, if so. A file without a known checksum could be any file.
     fn loss(&self, rank: Rank) -> Option<Loss> {
-        let Some(record) = self.scan.own_record(rank) else {
+        let own = self.scan.record(rank).filter(|_| self.scan.own.contains(&rank));
+        let Some(record) = own else {
             return Some(Loss::of_data("no node has saved it"));
         };
         if let Some(file) = record.files.iter().find(|file| file.crc.is_none()) {

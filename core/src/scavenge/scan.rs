@@ -14,7 +14,7 @@ pub struct Scan {
     /// of them.
     records: BTreeMap<Rank, RankRecord>,
     /// The ranks whose own filemap was scavenged.
-    own: BTreeSet<Rank>,
+    pub(super) own: BTreeSet<Rank>,
     /// Any record; what it says of the whole dataset all of them say.
     pub any: RankRecord,
     /// Filemaps that are useless, and why.
@@ -54,11 +54,6 @@ impl Scan {
     /// The record of a rank's part.
     pub(super) fn record(&self, rank: Rank) -> Option<&RankRecord> {
         self.records.get(&rank)
-    }
-
-    /// The record of a rank's part that was scavenged.
-    pub(super) fn own_record(&self, rank: Rank) -> Option<&RankRecord> {
-        self.record(rank).filter(|_| self.own.contains(&rank))
     }
 }
 

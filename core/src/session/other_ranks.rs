@@ -359,8 +359,9 @@ fn copy(job: &Job, cache: &Cache, id: u64) -> bool {
 /// Completes what was copied; gives what is missing for that.
 fn build(job: &Job, schemes: &Schemes, id: u64) -> Result<Option<String>, String> {
     // As for as many ranks as wrote it, a copy that failed does not count. The caller asks for no refused dataset.
-    let built = Builder::new(&job.env, &job.prefix, &schemes.plugins.host, 0).replacing_failed().build(id);
-    match built.map_err(|error| scr_base::describe(&error))?.outcome {
+    let mut builder = Builder::new(&job.env, &job.prefix, &schemes.plugins.host, 0);
+    builder.replaces_failed = true;
+    match builder.build(id).map_err(|error| scr_base::describe(&error))?.outcome {
         Outcome::Incomplete { why } => Ok(Some(why)),
         Outcome::Already | Outcome::Listed { .. } | Outcome::Completed { .. } => Ok(None),
     }

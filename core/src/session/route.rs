@@ -40,7 +40,7 @@ impl Session {
             }),
             Phase::Output(output) => {
                 // The application writes there itself: links count now, or one file would have two names.
-                let in_place = output.writes_in_prefix();
+                let in_place = output.record.protection.bypass;
                 let folders = &mut self.folders;
                 let below = below_prefix(&self.job, name, |path| folders.name_of(&self.job, path, in_place));
                 let routed = below.and_then(|below| {

@@ -115,7 +115,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
         Action { forget_all: true, .. } => drop_newer(&env, &prefix, None, args.json),
         Action { drop_after: Some(name), .. } => drop_newer(&env, &prefix, Some(name), args.json),
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
-            let builder = builder.trusting_times(args.trust_times);
+            let mut builder = *builder;
+            builder.trusts_times = args.trust_times;
             report.add(builder.add(&named(&env, &prefix, name)))
         }),
         Action { build: Some(Some(id)), .. } => {

@@ -76,9 +76,7 @@ fn within<T>(limit: Duration, what: &'static str, work: impl FnOnce() -> T) -> T
 fn maker<T>(limit: Duration, new: impl Fn() -> Result<T, PluginLoadError>) -> Result<impl Fn() -> T> {
     let new = move || within(limit, "making one with its options", &new);
     new()?;
-    Ok(move || {
-        new().unwrap_or_else(|error| panic!("it was made before, and now: {}", scr_base::describe(&error)))
-    })
+    Ok(move || new().unwrap_or_else(|error| panic!("it was made before, and now: {}", describe(&error))))
 }
 
 fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {

@@ -215,10 +215,7 @@ impl<'a> Job<'a> {
         let files = &*self.facts.env.files;
         // The watchdog would take it for the end of this run.
         if let Err(error) = Halt::forget_end(files, &self.facts.prefix) {
-            warn(format_args!(
-                "the end of the last run stays in the halt file: {}",
-                scr_base::describe(&error)
-            ));
+            warn(format_args!("the end of the last run stays in the halt file: {}", describe(&error)));
         }
         let mut watchdog = Timeouts::of(&self.facts.params)
             .map(|times| Watchdog::new(times, files, &self.facts.prefix, now()));
@@ -305,7 +302,7 @@ fn record_end(env: &Env, prefix: &Prefix, allocation: &mut Allocation, end: u64)
     allocation.end_time = Some(end);
     let changed = ChangedEnd { job_id: allocation.job_id.clone(), time };
     if let Err(error) = Halt::update(&*env.files, prefix, |halt| halt.changed_end = Some(changed.clone())) {
-        warn(format_args!("the job cannot be told of that: {}", scr_base::describe(&error)));
+        warn(format_args!("the job cannot be told of that: {}", describe(&error)));
     }
 }
 

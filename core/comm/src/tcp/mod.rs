@@ -69,10 +69,12 @@ pub struct TcpComm {
 /// How long a rank waits for a node that does not answer, and the ports at which it listens.
 #[derive(Clone)]
 pub struct Limits {
-    clock: Arc<dyn Clock>,
-    connect: Duration,
-    dead: Duration,
-    ports: Option<Ports>,
+    pub clock: Arc<dyn Clock>,
+    pub connect: Duration,
+    /// A node that answers nothing for so long is gone.
+    pub dead: Duration,
+    /// At which ranks listen.
+    pub ports: Option<Ports>,
 }
 
 #[derive(Default)]
@@ -101,18 +103,6 @@ impl Limits {
     /// nothing for a minute is gone.
     pub fn new(clock: Arc<dyn Clock>, connect: Duration) -> Self {
         Self { clock, connect, dead: DEAD, ports: None }
-    }
-
-    /// A node is gone sooner or later than after a minute.
-    #[must_use]
-    pub fn with_dead(self, dead: Duration) -> Self {
-        Self { dead, ..self }
-    }
-
-    /// Ranks listen at these ports.
-    #[must_use]
-    pub fn with_ports(self, ports: Option<Ports>) -> Self {
-        Self { ports, ..self }
     }
 }
 

@@ -60,7 +60,7 @@ fn ranks_listen_at_the_ports_that_are_given_until_all_are_taken() {
     let first = if free > 60_000 { free - 5000 } else { free };
     let ports = first..=first + 2;
     let inside = |ranks: u32| {
-        let limits = || limits().with_ports(Some(ports.clone()));
+        let limits = || Limits { ports: Some(ports.clone()), ..limits() };
         let ran = thread::run(ranks, |threads| {
             let made = connect(&threads, V4, &limits()).map_err(|error| error.to_string());
             barrier(&threads).unwrap();
@@ -550,7 +550,7 @@ fn strangers_that_say_too_little_for_too_long_are_shown_out() {
 #[test]
 fn a_rank_that_is_busy_for_long_is_not_taken_for_dead() {
     let dead = Duration::from_secs(1);
-    let limits = limits().with_dead(dead);
+    let limits = Limits { dead, ..limits() };
     let ([zero, one], _) = pair_with(&limits);
     let bytes = pattern(0, 0, 64 << 20);
     let (awake, wakes) = std::sync::mpsc::channel::<()>();
@@ -752,7 +752,7 @@ mod firewall {
     fn on_two_nodes(zero: impl FnOnce(TcpComm, &str) + Send, one: impl FnOnce(TcpComm, Receiver<()>) + Send) {
         let limits = Limits::new(Arc::new(RealClock(Instant::now())), Duration::from_secs(3));
         // A connection may need a second packet.
-        let limits = limits.with_dead(Duration::from_secs(2));
+        let limits = Limits { dead: Duration::from_secs(2), ..limits };
         let secret = Secret::new().unwrap();
         let (there, is_there) = channel::<Option<i32>>();
         let (linked, is_linked) = channel::<()>();

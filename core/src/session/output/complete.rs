@@ -40,7 +40,7 @@ impl Session {
     fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
         let label = output.record.label();
         let completing = self.job.elapsed();
-        if output.writes_in_prefix() {
+        if output.record.protection.bypass {
             // Whether it becomes complete or not.
             let is_any = |cache: &Cache| cache.holdings().iter().any(Holding::is_restartable);
             let had_any = is_any(&self.cache);
@@ -254,7 +254,7 @@ impl Session {
     /// Older datasets may have their names again that the application has written over for nothing.
     fn give_files_back(&mut self, output: &Output) {
         self.cache.give_files_back(&output.given);
-        if output.writes_in_prefix() && self.job.rank() == Rank(0) {
+        if output.record.protection.bypass && self.job.rank() == Rank(0) {
             let release = Request::Release(Whose::Writer(output.record.dataset.id));
             self.job.report_failed(self.job.ledger().transact(&release).map(drop));
         }

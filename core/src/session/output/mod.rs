@@ -33,7 +33,7 @@ use std::time::Duration;
 
 /// An output phase under way.
 pub(super) struct Output {
-    record: RankRecord,
+    pub(super) record: RankRecord,
     part: PartDir,
     journal: Journal,
     shared: SharedFiles,
@@ -87,11 +87,6 @@ impl Output {
             sent: Traffic::default(),
             ready: Duration::ZERO,
         }
-    }
-
-    /// Whether the application writes its files where they stay.
-    pub(super) fn writes_in_prefix(&self) -> bool {
-        self.record.protection.bypass
     }
 
     /// Adds a file of this rank, and gives the path to write it at.
