@@ -2,7 +2,7 @@
 
 use scr_base::fs::Files;
 use scr_prefix::ledger::{Dropping, Leave, LedgerDir, Request};
-use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, RunState, Seq};
+use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Running, Seq};
 
 /// The knowledge about a dataset that was dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(super) fn drop_named<E: From<PrefixError>>(
         match step {
             Leave::Record if seqs.is_empty() => (),
             Leave::Record => {
-                let is_alone = RunState::find(files, prefix) == RunState::NotRunning;
+                let is_alone = !Running::may_be_any(files, prefix);
                 ledger.transact(&Request::Withdraw {
                     seqs: &seqs,
                     which: Some(which),

@@ -79,7 +79,7 @@ pub use overwritten::Overwritten;
 pub use paths::{real, Followed, Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub use restarted::Restarted;
-pub use running::{lives_on, OtherRun, RunState, Running};
+pub use running::{OtherRun, Running};
 pub use summary::Summary;
 pub use tidy::tidy;
 pub use unsynced::Unsynced;

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 #[derive(Default)]
 pub struct Running {
     lock: Option<RunLock>,
-    is_second: bool,
-    no_locks: bool,
+    /// Whether another run may have begun before this one that has not ended.
+    pub is_second: bool,
+    /// Whether the file system of the prefix directory has no locks.
+    pub no_locks: bool,
 }
 
 struct RunLock {
@@ -27,42 +29,64 @@ struct RunLock {
 }
 
 /// Another run that has not ended.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OtherRun {
     /// As it describes itself.
     pub line: String,
     /// When it began, in seconds since the epoch. `None` if it is just beginning, or could not write that.
-    began: Option<u64>,
+    pub began: Option<u64>,
     /// Whether `MPI_Comm_spawn` has started it.
     pub is_spawned: bool,
 }
 
 impl OtherRun {
-    /// Whether it may have begun at this time or later, in seconds since the epoch.
-    pub fn may_have_begun_since(&self, time: u64) -> bool {
-        self.began.is_none_or(|began| began >= time)
+    /// Its allocation.
+    pub fn allocation(&self) -> Option<&str> {
+        Some(self.line.strip_prefix("allocation ")?.split_once(PROCESS)?.0)
     }
 
-    fn of(text: &str) -> Self {
+    /// The number of the process of its rank 0, and the node of that.
+    pub fn process(&self) -> Option<(u32, &str)> {
+        let (process, rest) = self.line.split_once(PROCESS)?.1.split_once(" on ")?;
+        Some((process.parse().ok()?, rest.split(',').next()?))
+    }
+
+    /// Whether it lives on this node beyond doubt: its process has one of the files open, and nobody has killed it.
+    pub fn lives_on(&self, files: &dyn Files, prefix: &Prefix, node: &str) -> bool {
+        let Some((process, on)) = self.process() else { return false };
+        let mut open = paths(prefix).map_while(|path| files.open(&path, How::Read).ok());
+        // A process of another container may have the number of this one.
+        on == node && process != std::process::id() && open.any(|file| file.is_open_in(process))
+    }
+
+    /// The runs that have begun in a prefix directory, and may have ended since.
+    pub fn begun(files: &dyn Files, prefix: &Prefix) -> Vec<Self> {
+        let open = paths(prefix).map_while(|path| files.open(&path, How::Read).ok());
+        open.map(|file| Self::of(&line_at(&*file, 0))).collect()
+    }
+
+    /// The runs that are under way in a prefix directory, and whether those are all: there may be no locks, or a file cannot be opened.
+    pub fn under_way(files: &dyn Files, prefix: &Prefix) -> (Vec<Self>, bool) {
+        let mut runs = Vec::new();
+        for path in paths(prefix) {
+            let locked = |how| files.open(&path, how).map(|file| (file.try_lock(), file));
+            let by_reader = locked(How::Read).ok().filter(|(locked, _)| *locked != LockAttempt::NoLocks);
+            match by_reader.map_or_else(|| locked(How::Update), Ok) {
+                Ok((LockAttempt::Taken, _)) => {}
+                Ok((LockAttempt::Held, file)) => runs.push(Self::of(&line_at(&*file, 0))),
+                Ok((LockAttempt::NoLocks, _)) => return (runs, false),
+                Err(error) => return (runs, error.kind() == io::ErrorKind::NotFound),
+            }
+        }
+        (runs, true)
+    }
+
+    /// From the line of a run.
+    pub fn of(text: &str) -> Self {
         let mut fields = text.split('\t');
         let mut next = || fields.next().unwrap_or_default();
         Self { line: next().to_owned(), began: next().parse().ok(), is_spawned: next() == SPAWNED }
     }
-}
-
-/// Whether the run that a line describes lives on this node beyond doubt: its process has one of the files open, and nobody has
-/// killed it.
-pub fn lives_on(files: &dyn Files, prefix: &Prefix, line: &str, node: &str) -> bool {
-    let process = line.split_once(PROCESS).and_then(|(_, rest)| rest.split_once(" on "));
-    let process = process.filter(|(_, rest)| rest.split(',').next() == Some(node));
-    // A process of another container may have the number of this one.
-    let process =
-        process.and_then(|(process, _)| process.parse().ok()).filter(|one| *one != std::process::id());
-    let has_open = |process| {
-        let mut open = paths(prefix).map_while(|path| files.open(&path, How::Read).ok());
-        open.any(|file| file.is_open_in(process))
-    };
-    process.is_some_and(has_open)
 }
 
 impl Running {
@@ -122,8 +146,9 @@ impl Running {
     }
 
     /// Whether a run may be under way: one is, or that cannot be found out.
-    pub(crate) fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
-        RunState::find(files, prefix) != RunState::NotRunning
+    pub fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
+        let (runs, is_all) = OtherRun::under_way(files, prefix);
+        !runs.is_empty() || !is_all
     }
 
     /// Whether this run and others learn of each other.
@@ -138,51 +163,12 @@ impl Running {
         lock.try_for_each(|lock| lock.file.descriptor().map(drop).at("keep the lock of", &lock.path))
     }
 
-    /// Whether the file system of the prefix directory has no locks.
-    pub fn has_no_locks(&self) -> bool {
-        self.no_locks
-    }
-
-    /// Whether another run may have begun before this one that has not ended.
-    pub fn is_second(&self) -> bool {
-        self.is_second
-    }
-
     /// The line of a run that has begun since this was asked last, if this one has a lock.
     pub fn newcomer(&mut self) -> Option<String> {
         let claim = self.lock.as_mut()?;
         let len = claim.file.status().ok()?.len;
         let from = std::mem::replace(&mut claim.read, len);
         (len > from).then(|| OtherRun::of(&line_at(&*claim.file, from)).line)
-    }
-}
-
-/// Whether a run is under way in a prefix directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunState {
-    /// One is.
-    Running,
-    /// None is.
-    NotRunning,
-    /// That cannot be found out here: there are no locks, or the file cannot be opened.
-    Unknown,
-}
-
-impl RunState {
-    /// Finds out.
-    pub fn find(files: &dyn Files, prefix: &Prefix) -> Self {
-        for path in paths(prefix) {
-            let locked = |how| files.open(&path, how).map(|file| file.try_lock());
-            let by_reader = locked(How::Read).ok().filter(|locked| *locked != LockAttempt::NoLocks);
-            match by_reader.map_or_else(|| locked(How::Update), Ok) {
-                Ok(LockAttempt::Taken) => {}
-                Ok(LockAttempt::Held) => return Self::Running,
-                Ok(LockAttempt::NoLocks) => return Self::Unknown,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::NotRunning,
-                Err(_) => return Self::Unknown,
-            }
-        }
-        Self::NotRunning
     }
 }
 
@@ -225,7 +211,7 @@ mod tests {
         let numbers = open_below(&prefix.scr_file(RUNNING));
         assert_eq!(numbers.len(), 1);
         give_away(numbers[0], std::fs::File::create(&theirs).unwrap());
-        assert_eq!(RunState::find(&RealFiles, &prefix), RunState::NotRunning);
+        assert!(!Running::may_be_any(&RealFiles, &prefix));
         let error = running.expect_known().unwrap_err();
         assert!(is_of_closed_file(&error), "{error}");
         assert!(error.to_string().starts_with("cannot keep the lock of "), "{error}");

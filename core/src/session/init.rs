@@ -38,8 +38,7 @@ use scr_config::descriptor::protects;
 use scr_config::param::{self, AppConfig, Origin};
 use scr_plugin_api::Call;
 use scr_prefix::{
-    lives_on, tidy, DatasetDescriptor, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq,
-    Withdrawal,
+    tidy, DatasetDescriptor, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal,
 };
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -115,7 +114,7 @@ impl Session {
     fn open(comm: Rc<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<(Self, bool), Error> {
         let mut job = Job::begin(comm, env, app, recovers)?;
         let (running, is_shared) = begin_running(&job)?;
-        job.run.is_second = running.is_second();
+        job.run.is_second = running.is_second;
         let mut schemes = Schemes::new(&job)?;
         job.log.add_database(job.rank(), &job.params, &schemes.plugins.host);
         let cache = Cache::open(&mut job)?;
@@ -266,7 +265,7 @@ impl Session {
         self.cache.forget_in_place(&self.job);
         in_prefix.mark_flushed(&self.job, &mut self.cache);
         self.cache.keep_stale(&self.job, found.stale, found.left, found.changed)?;
-        let is_other_job = self.running.is_second();
+        let is_other_job = self.running.is_second;
         let is_gone = &|entry: &FlushEntry| {
             let withdrawn = in_prefix.withdrawn(entry);
             let is_unwanted = |why| why == Withdrawal::Removed || entry.is_only_checkpoint();
@@ -438,7 +437,7 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
     let node = job.nodes.name(job.rank());
     let is_first = job.nodes.leader(job.rank()) == job.rank();
     let is_asked = is_first && !job.is_recovery && !job.params.get(&param::SHARE_PREFIX);
-    let lives = || lives_on(job.files(), &job.prefix, &line, node);
+    let lives = || OtherRun::of(&line).lives_on(job.files(), &job.prefix, node);
     if job.any(is_asked && lasts(job, lives))? {
         return Err(Error::Config(format!(
             "{}, or end the other one; SCR_SHARE_PREFIX=1 lets both run",
@@ -446,8 +445,8 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
         )));
     }
     warn_of_other_job(job, &line);
-    let allocation = format!("allocation {},", job.params.get(&param::JOB_ID));
-    Ok((running, line.starts_with(&allocation)))
+    let is_ours = OtherRun::of(&line).allocation() == Some(&*job.params.get(&param::JOB_ID));
+    Ok((running, is_ours))
 }
 
 /// Why a part of a launch cannot begin beside another run. One that began before the processes of this launch did is of an
@@ -457,7 +456,7 @@ fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
     let launched = job.env.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = launched.saturating_sub(CLOCKS_DIFFER).as_secs();
     let is_part = job.is_part() || other.is_spawned || job.launched == 1;
-    (job.comm.is_spawned() || is_part && other.may_have_begun_since(since)).then(|| {
+    (job.comm.is_spawned() || is_part && other.began.is_none_or(|began| began >= since)).then(|| {
         let cure = match job.params.origin(&param::PREFIX) == &Origin::Environment {
             true => "SCR_PREFIX of the environment wins over SCR_Config, so let each part set that variable itself",
             false => "let each part call SCR_Config with SCR_PREFIX=... before SCR_Init or SCR_Init_comm",
@@ -478,7 +477,7 @@ fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
     if job.is_recovery {
         // Others may know that rank 0 of the session before has died while the system still takes its process down, and what it
         // has locked.
-        lasts(job, || RunState::find(job.files(), &job.prefix) == RunState::Running);
+        lasts(job, || !OtherRun::under_way(job.files(), &job.prefix).0.is_empty());
     }
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
     let process = std::process::id();
@@ -533,7 +532,7 @@ fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<O
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
         tidy(job.files(), &folder, &path);
     }
-    if !running.is_second() {
+    if !running.is_second {
         remove_left_copies(job.files(), &job.prefix)?;
     }
     warn_of_locks(job, running, written.caution());
@@ -563,7 +562,7 @@ fn warn_of_locks(job: &Job, running: &Running, caution: Option<&str>) {
     let dir = job.prefix.dir().display();
     if let Some(caution) = caution {
         job.report.warn(&format!("the index of {dir}: {caution}"));
-    } else if running.has_no_locks() {
+    } else if running.no_locks {
         job.report.warn(&format!(
             "the file system of {dir} has no locks: scr cannot see whether another job uses this directory, and a change by \
              `scr halt' is lost if the job writes at the same moment. Mount it with locks (Lustre: -o flock), or set SCR_PREFIX \

@@ -17,8 +17,8 @@ use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, He
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::{
-    Ended, FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, Overwritten, PrefixFile, Rank2File,
-    RestartPoint, RunState,
+    Ended, FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, OtherRun, Overwritten, PrefixFile,
+    Rank2File, RestartPoint,
 };
 
 /// All that is known of a job.
@@ -125,7 +125,9 @@ impl Facts {
         let is_here = |_: &LastRun| Owner::original(files, prefix).is_none();
         facts.run = facts.known(LastRun::read(files, prefix)).flatten().filter(is_here);
         let halt = facts.known(Halt::read(files, prefix)).flatten();
-        facts.state = state(RunState::find(files, prefix), halt.as_ref(), facts.run.as_ref());
+        let (runs, is_all) = OtherRun::under_way(files, prefix);
+        let runs = if runs.is_empty() { is_all.then_some(false) } else { Some(true) };
+        facts.state = state(runs, halt.as_ref(), facts.run.as_ref());
         facts.halt = halt.as_ref().and_then(|halt| facts.halt_due(halt));
         facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
@@ -293,15 +295,15 @@ fn why_lost(files: &dyn Files, prefix: &Prefix, candidate: &Candidate) -> Option
 }
 
 /// C SCR says only in the halt file that the job has finished.
-fn state(found: RunState, halt: Option<&Halt>, run: Option<&LastRun>) -> State {
-    match (found, run.and_then(|run| run.ended.as_ref())) {
-        (RunState::Running, _) => State::Running,
+fn state(runs: Option<bool>, halt: Option<&Halt>, run: Option<&LastRun>) -> State {
+    match (runs, run.and_then(|run| run.ended.as_ref())) {
+        (Some(true), _) => State::Running,
         (_, Some(Ended::Halted(_))) => State::Stopped,
         (_, Some(Ended::Finished)) => State::Finished,
         (_, None) if halt.is_some_and(Halt::is_finalized) => State::Finished,
-        (RunState::Unknown, None) => State::Unknown,
-        (RunState::NotRunning, None) if run.is_some() => State::Died,
-        (RunState::NotRunning, None) => State::NoRun,
+        (None, None) => State::Unknown,
+        (Some(false), None) if run.is_some() => State::Died,
+        (Some(false), None) => State::NoRun,
     }
 }
 

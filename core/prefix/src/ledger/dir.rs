@@ -493,7 +493,7 @@ impl<'a> LedgerDir<'a> {
     /// Applications of earlier runs do not write in place any more, nor read there, if no other run is under way beside
     /// `running`. If locks cannot say that, only what was read is released.
     pub fn release_of_earlier_runs(&self, running: &Running) -> Result<(), PrefixError> {
-        if running.is_second() {
+        if running.is_second {
             return Ok(());
         }
         let writers = running.is_known();
