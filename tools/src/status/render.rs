@@ -196,7 +196,10 @@ fn progress(facts: &Facts, flush: &FlushUnderWay) -> String {
         Some(_) if is_all => "all has arrived".to_owned(),
         Some(arrived) => format!("{} of {}", amount((all as f64 * arrived) as u64), amount(all)),
     };
+    let lost = facts.unusable.as_ref().filter(|held| matches!(held.copy, Copy::Lost(_)));
+    let is_lost = lost.is_some_and(|held| held.entry.id == flush.dataset.id);
     match rest(facts, flush) {
+        _ if facts.state.has_ended() && !is_all && is_lost => format!("{there}; the rest is lost"),
         _ if !facts.state.may_run() => format!("{there}; a run or `scr postrun' ends it"),
         _ if is_all => there + ", and is being listed",
         Some((rate, left)) => format!("{there}, {}/s, {} left", amount(rate), span(left)),

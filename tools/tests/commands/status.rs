@@ -4,7 +4,8 @@ use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
 use crate::installation::put_command;
 use scr_base::fs::{Durability, Files, RealFiles};
-use scr_prefix::ledger::{LedgerDir, Request};
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::ledger::{CommonFiles, LedgerDir, MakeCurrent, Request};
 use scr_prefix::{DatasetDescriptor, Ended, FlushFile, Halt, Index, LastRun, Prefix, Running, Summary};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use serde_json::Value;
@@ -896,4 +897,19 @@ fn of_many_jobs_each_has_a_line_and_the_worst_is_first() {
     let json = json_of(&all(&dirs, &["--json"]));
     assert_eq!(json["jobs"][0]["prefix"], dirs[1].as_str(), "{json}");
     assert_eq!(json["jobs"].as_array().unwrap().len(), 3);
+}
+
+/// It was said that a run or `scr postrun` ends it, beside the row that says that it is lost.
+#[test]
+fn of_a_flush_whose_dataset_is_lost_in_cache_the_rest_is_said_to_be_lost() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::new(job.prefix());
+    let dataset = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().dataset;
+    let (token, make_current, sharing) = ("t".to_owned(), MakeCurrent::default(), CommonFiles::default());
+    let flush = PendingFlush { token, dataset, ranks: 2, marks: 1, make_current, revoked: false, sharing };
+    flush.write(LedgerDir::new(&RealFiles, &prefix)).unwrap();
+    let said = || line(&status(&job, &[]), "unfinished").split_once("; ").unwrap().1.to_owned();
+    assert_eq!(said(), "a run or `scr postrun' ends it");
+    (0..2).for_each(|node| fs::remove_dir_all(job.node(node)).unwrap());
+    assert_eq!(said(), "the rest is lost");
 }
