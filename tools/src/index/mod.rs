@@ -186,15 +186,16 @@ fn known(env: &Env, prefix: &Prefix) -> Result<(Index, Vec<Held>)> {
     Ok((index, holdings))
 }
 
+const NOT_KEPT: &str = ": it is neither a checkpoint nor output, or a newer one takes its place";
+
 /// The warning about the fate of one of the datasets that the index does not list yet. Does not ask the nodes.
 fn only_in_cache(env: &Env, prefix: &Prefix, all: &[Held], held: &Held) -> String {
     let Held { entry: dataset, copy, .. } = held;
     let (name, allocation) = (on_one_line(&dataset.name_text()), dataset.allocation().unwrap_or_default());
-    if !dataset.is_on_nodes() {
-        let place = dataset.where_unlisted();
-        return format!("`{name}' {place}; `scr postrun' in allocation {allocation} lists it");
-    }
-    let lies = format!("`{name}' lies only in the cache of allocation {allocation}");
+    let lies = match dataset.is_on_nodes() {
+        true => format!("`{name}' lies only in the cache of allocation {allocation}"),
+        false => format!("`{name}' {}", dataset.where_unlisted()),
+    };
     if !copy.is_whole() {
         return format!("{lies}, and no run restarts from it: {}", copy.in_words().1);
     }
@@ -206,12 +207,16 @@ fn only_in_cache(env: &Env, prefix: &Prefix, all: &[Held], held: &Held) -> Strin
     let size = size.map(|ranks| format!(" with as many ranks ({ranks})")).unwrap_or_default();
     let saving = Saving::of(all, allocation, may_lack_entries(&*env.files, prefix, allocation));
     let else_what = match saving.fate(dataset.id) {
-        Some(Plan::Output) => String::new(),
-        Some(Plan::Newest) => format!("a job there{size} restarts from it, and "),
-        Some(Plan::PassedOver) => "a run of another allocation has gone on without it, and ".to_owned(),
-        Some(Plan::Elsewhere) | None => {
+        None if saving.0.iter().any(|(planned, _)| planned.id == dataset.id) => {
             return format!("{lies}, and `scr postrun' saves it only if it can save no newer one")
         }
+        None => return format!("{lies}, and `scr postrun' does not save it{NOT_KEPT}"),
+        Some(_) if !dataset.is_on_nodes() => {
+            return format!("{lies}; `scr postrun' in allocation {allocation} lists it")
+        }
+        Some(Plan::Newest) => format!("a job there{size} restarts from it, and "),
+        Some(Plan::PassedOver) => "a run of another allocation has gone on without it, and ".to_owned(),
+        Some(Plan::Output | Plan::Elsewhere) => String::new(),
     };
     format!(
         "{lies}: unless too many of the nodes are lost, which `scr inspect' there finds out, {else_what}`scr postrun' there \

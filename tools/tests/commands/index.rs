@@ -690,3 +690,35 @@ fn a_pipe_in_the_place_of_a_file_is_called_no_regular_file() {
         std::fs::remove_file(&pipe).unwrap();
     }
 }
+
+/// Each was said to be saved or listed, and the users let their allocations end.
+#[test]
+fn what_postrun_does_not_save_is_not_announced() {
+    let ask = |dataset: &DatasetDescriptor, in_cache: InCache, arguments: &[&str]| {
+        let prefix = sample();
+        FlushFile::update(&RealFiles, &Prefix::new(prefix.path()), |flush| {
+            flush.record_in_cache(dataset, &in_cache)
+        })
+        .expect("it can");
+        run(prefix.path(), arguments).1
+    };
+    let (name, job_id) = (b"x".to_vec(), "7".to_owned());
+    let plain = DatasetDescriptor { id: 9, name, job_id, ..Default::default() };
+    let lies = "`x' lies only in the cache of allocation 7, and `scr postrun' does not save it: it is neither a checkpoint nor output, \
+                or a newer one takes its place";
+    let said = ask(&plain, InCache::default(), &[]);
+    assert!(said.contains(lies), "{said}");
+    let older = DatasetDescriptor { id: 3, checkpoint: true, ..plain.clone() };
+    let said = ask(&older, InCache::default(), &[]);
+    assert!(said.contains(lies), "{said}");
+    let in_place = |damage: Option<&str>| InCache {
+        bypass: true,
+        damage: damage.map(str::to_owned),
+        ..InCache::default()
+    };
+    let newest = DatasetDescriptor { id: 9, ..older };
+    let said = ask(&newest, in_place(None), &["--current", "x"]);
+    assert!(said.contains("whose index does not list it; `scr postrun' in allocation 7 lists it"), "{said}");
+    let said = ask(&newest, in_place(Some("files are gone")), &["--current", "x"]);
+    assert!(said.contains("and no run restarts from it: files are gone"), "{said}");
+}
