@@ -4,6 +4,7 @@
 //! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
 
 use crate::flush_file;
+use crate::machine::print_answer;
 use crate::prelude::*;
 use crate::progress::{Heartbeat, Progress};
 use scr_base::fs::FsError;
@@ -33,7 +34,7 @@ pub(crate) struct CopyArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print a line from time to time while data moves, for a waiting process
+    /// Print a line from time to time while data moves, and then the result, for a waiting process
     #[arg(long, hide = true)]
     heartbeat: bool,
 }
@@ -78,8 +79,19 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     drop(progress);
     let mut copied = copied.or_cannot("copy to", prefix.dir())?;
     copied.passed_over.extend(caches.refused);
+    if args.heartbeat {
+        return print_answer(&copied);
+    }
     let paths: Vec<_> = caches.paths.iter().map(|path| path.display().to_string()).collect();
-    warnings(id, &paths, &copied).iter().for_each(warn);
+    let wrong = warnings(&copied);
+    wrong.iter().for_each(warn);
+    if copied.dataset.is_none() && wrong.is_empty() {
+        warn(format_args!(
+            "there is nothing of dataset {id} in {}; `scr flush-file' shows the datasets of the allocation, and --cache names \
+             another directory",
+            paths.join(", ")
+        ));
+    }
     show(args.json, json(&node, id, &paths, &copied), text(&node, &copied), copied.is_whole())
 }
 
@@ -130,21 +142,13 @@ impl Caches {
 }
 
 /// The problems, a line each.
-fn warnings(id: u64, caches: &[String], copied: &Copied) -> Vec<String> {
+pub(crate) fn warnings(copied: &Copied) -> Vec<String> {
     let wrong = copied.parts.iter().flat_map(|part| {
         part.wrong
             .iter()
             .map(|why| format!("the part of rank {} could not be copied whole: {why}", part.rank))
     });
-    let mut lines: Vec<String> = copied.passed_over.iter().cloned().chain(wrong).collect();
-    if copied.dataset.is_none() && lines.is_empty() {
-        let caches = caches.join(", ");
-        lines.push(format!(
-            "there is nothing of dataset {id} in {caches}; `scr flush-file' shows the datasets of the allocation, and --cache \
-             names another directory"
-        ));
-    }
-    lines
+    copied.passed_over.iter().cloned().chain(wrong).collect()
 }
 
 fn text(node: &str, copied: &Copied) -> String {
@@ -153,10 +157,9 @@ fn text(node: &str, copied: &Copied) -> String {
     if copied.already {
         return format!("{label} is complete in the prefix directory already; nothing is copied\n");
     }
-    let elsewhere = match copied.elsewhere.as_slice() {
-        [] => String::new(),
-        ranks => format!("; other nodes have copied the ranks {}", joined(ranks, ", ")),
-    };
+    let ranks = joined(&copied.elsewhere, ", ");
+    let elsewhere =
+        if ranks.is_empty() { ranks } else { format!("; other nodes have copied the ranks {ranks}") };
     let sum = |of: fn(&CopiedPart) -> u64| copied.parts.iter().map(of).sum();
     let (files, bytes) = (sum(|part| part.files), sum(|part| part.bytes));
     let ranks = copied.parts.iter().map(|part| part.rank);
@@ -166,18 +169,13 @@ fn text(node: &str, copied: &Copied) -> String {
 
 /// `whole`: whether the prefix directory has all that this node had.
 fn json(node: &str, asked: u64, caches: &[String], copied: &Copied) -> Value {
-    let Copied { dataset, already, parts, elsewhere, passed_over } = copied;
-    let part = |part: &CopiedPart| json!({ "rank": part.rank, "files": part.files, "bytes": part.bytes, "wrong": part.wrong });
-    json!({
+    let more = json!({
         "node": node,
         "id": asked,
-        "id_in_prefix": dataset.as_ref().map(|(id, _)| id),
-        "name": dataset.as_ref().map(|(_, name)| String::from_utf8_lossy(name)),
-        "already": already,
+        "id_in_prefix": copied.dataset.as_ref().map(|(id, _)| id),
+        "name": copied.dataset.as_ref().map(|(_, name)| String::from_utf8_lossy(name)),
         "whole": copied.is_whole(),
-        "parts": parts.iter().map(part).collect::<Vec<_>>(),
-        "elsewhere": elsewhere,
-        "passed_over": passed_over,
         "caches": caches,
-    })
+    });
+    merged([json!(copied), more])
 }

@@ -18,7 +18,7 @@ use scr_prefix::{
     tidy, DatasetDescriptor, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Summary, Unsynced,
     Withdrawal, Withdrawn,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -37,6 +37,8 @@ pub struct Builder<'a> {
     pub(crate) replaces_failed: bool,
     /// Whether nobody has asked for the dataset, and one that is withdrawn stays out of the index.
     pub(super) unless_withdrawn: bool,
+    /// The damage for which parts in cache could not be copied, by their ranks.
+    pub damaged: Option<&'a BTreeMap<u32, String>>,
 }
 
 /// The fate of a dataset.
@@ -112,6 +114,7 @@ impl<'a> Builder<'a> {
             trusts_times: false,
             replaces_failed: false,
             unless_withdrawn: false,
+            damaged: None,
         }
     }
 

@@ -18,6 +18,7 @@ use scr_base::fs::{At, Durability, Files, FsError, How, OwnedDir};
 use scr_base::parallel::at_a_time;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FileName, Overwritten, Prefix, PrefixError, PrefixId, Rank2File, DIR_MODE};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,9 +43,10 @@ pub struct Copier<'a> {
 }
 
 /// The parts of a dataset that a node had.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copied {
     /// The dataset's number in the prefix directory and its name, where the node has anything of it.
+    #[serde(skip)]
     pub dataset: Option<(u64, Vec<u8>)>,
     /// The dataset is complete in the prefix directory and its files are there, so nothing was copied.
     pub already: bool,
@@ -57,7 +59,7 @@ pub struct Copied {
 }
 
 /// One rank's part.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiedPart {
     /// Its owner.
     pub rank: u32,

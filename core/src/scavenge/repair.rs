@@ -161,7 +161,9 @@ impl ScavengedRepair<'_> {
         if let Some(file) = record.files.iter().find(|file| file.crc.is_none()) {
             return Some(Loss::of_data(format!("no checksum of {} is known", file.name)));
         }
-        visible_loss(&*self.builder.env.files, &self.part(rank), record)
+        let loss = visible_loss(&*self.builder.env.files, &self.part(rank), record)?;
+        let damage = self.builder.damaged.and_then(|damaged| damaged.get(&rank.0).cloned());
+        Some(Loss { why: damage.unwrap_or(loss.why), ..loss })
     }
 
     /// Reads a part. Its set reports what is wrong with it.

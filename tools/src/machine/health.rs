@@ -3,7 +3,7 @@
 //! C SCR's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
 //! what does not answer, and what has no usable place for datasets.
 
-use super::process::{Finished, Limit};
+use super::process::Limit;
 use super::Allocation;
 use crate::prelude::*;
 use rustix::fs::statvfs;
@@ -79,20 +79,6 @@ fn reported_down(allocation: &Allocation) -> Vec<String> {
         warn(format_args!("cannot ask {} which nodes are down: {error:#}", allocation.manager.name));
         Vec::new()
     })
-}
-
-/// Those of the nodes that answer, with a warning for each of the others.
-pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>) -> Vec<String> {
-    let Ok(command) = command_here(&["--version"]) else { return nodes };
-    let answers = allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
-    let mut answering = Vec::new();
-    for (node, answer) in nodes.into_iter().zip(answers) {
-        match answer.and_then(Finished::expect_success) {
-            Ok(_) => answering.push(node),
-            Err(why) => warn(format_args!("node {node} is not asked for what it holds: {why:#}")),
-        }
-    }
-    answering
 }
 
 /// The nodes of the allocation that the user excludes, with a warning for each name that is none of them.

@@ -14,7 +14,7 @@ pub(crate) mod process;
 
 pub(crate) use allocation::{current_job_id, Allocation, Overrides, AT_ONCE};
 pub(crate) use health::{
-    answering, asked, bad_nodes, check_store, command_here, excluded, good_nodes, nodes_with_data, own_names,
+    asked, bad_nodes, check_store, command_here, excluded, good_nodes, nodes_with_data, own_names,
     up_and_down, write_some, BadNode, CheckNodeArgs,
 };
 pub(crate) use manifest::{Launcher, Manifests};

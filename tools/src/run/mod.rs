@@ -132,7 +132,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     let after =
         job.facts.allocation.is_here_alone().then(|| JobContext::on(&args.job, None, true).ok()).flatten();
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(after.as_ref().unwrap_or(&job.facts), &job.log) {
+    if let Err(error) = postrun::finish(after.as_ref().unwrap_or(&job.facts), &job.log, false) {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.agents.end();

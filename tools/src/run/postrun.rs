@@ -4,16 +4,15 @@
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
 use super::{are_configured, AroundArgs, JobContext};
+use crate::copy::warnings;
 use crate::inspect::{ask, first_silent};
-use crate::machine::{
-    answering, asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit,
-};
+use crate::machine::{asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit};
 use crate::poststage;
 use crate::prelude::*;
 use crate::report;
 use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
-use scr_core::scavenge::{Builder, Built, Outcome};
+use scr_core::scavenge::{Builder, Built, Copied, Outcome};
 use scr_ops::{
     holdings, inspect, is_list_lost, may_lack_entries, of_another, Found, Inspected, Plan, Saving,
 };
@@ -32,28 +31,17 @@ pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
-    let outcome = finish(&job, &log)?;
-    if let Some(nodes) = outcome.found_nothing {
-        let asked = nodes.map(|nodes| format!(" ({})", asked(&nodes))).unwrap_or_default();
-        warn(format_args!("no dataset is in cache only: there is nothing to save{asked}"));
-    }
+    let is_safe = finish(&job, &log, true)?;
     report::block(&job).iter().flatten().for_each(warn);
-    Ok(Answer::from(outcome.is_safe))
+    Ok(Answer::from(is_safe))
 }
 
-/// The outcome for the datasets that a job had left in cache only.
-pub(super) struct PostrunOutcome {
-    /// Whether everything that has to be kept is in the prefix directory.
-    is_safe: bool,
-    /// If there was nothing to save or to say: the nodes, where they were asked.
-    found_nothing: Option<Option<Vec<String>>>,
-}
-
-/// Saves the datasets that are in cache only.
+/// Saves the datasets that a job has left in cache only, and returns whether everything that has to be kept is in the prefix
+/// directory. Says also that there is nothing to save, if that is wanted.
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
-pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
+pub(super) fn finish(job: &JobContext, log: &Log, says_nothing: bool) -> Result<bool> {
     let JobContext { params, allocation, .. } = job;
     let (mut env, prefix) = (job.env.clone(), Prefix::at(&*job.env.files, job.prefix.dir()));
     environment::hold(&mut env, prefix.dir())?;
@@ -64,7 +52,7 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     scavenge.end_flushes(are_configured(params) && allocation.wants_agent_steps())?;
     if !params.get(&param::SCAVENGE) {
         warn("SCR_SCAVENGE=0: what the job has left in cache only is not saved");
-        return Ok(PostrunOutcome { is_safe: true, found_nothing: None });
+        return Ok(true);
     }
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
     let (found, silent) = if may_lack { scavenge.look() } else { Default::default() };
@@ -88,9 +76,17 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     }
     let is_known = silent.is_none();
     let is_safe = saving.carry_out(|dataset, plan| {
+        let (id, name, job_id) = (dataset.id, dataset.name_text(), &dataset.dataset.job_id);
         match plan {
-            Plan::PassedOver => warn(passed_over(dataset)),
-            Plan::Elsewhere => warn(out_of_reach(dataset)),
+            Plan::PassedOver => warn(format_args!(
+                "a run of another allocation has gone on from a checkpoint before dataset {id} `{name}', which was in cache only; that \
+                 one is saved too, and to restart from it, start with SCR_CURRENT={name}"
+            )),
+            Plan::Elsewhere => warn(format_args!(
+                "dataset {id} `{name}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
+                 SCR_JOB_ID={job_id} in the environment of this command; if they are gone, it is lost, and `scr index --drop' with \
+                 its name forgets it"
+            )),
             Plan::Output | Plan::Newest => (),
         }
         plan != Plan::Elsewhere && scavenge.save(dataset)
@@ -98,27 +94,11 @@ pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
     if scavenge.has_begun.get() {
         log.add_entry(Record::event(Event::PostrunEnd));
     }
-    let found_nothing = (is_known && saving.0.is_empty()).then(|| scavenge.nodes.into_inner());
-    Ok(PostrunOutcome { is_safe: is_safe && is_known, found_nothing })
-}
-
-/// Why a checkpoint is saved though there are newer ones.
-fn passed_over(dataset: &FlushEntry) -> String {
-    let (id, name) = (dataset.id, dataset.name_text());
-    format!(
-        "a run of another allocation has gone on from a checkpoint before dataset {id} `{name}', which was in cache only; that one \
-         is saved too, and to restart from it, start with SCR_CURRENT={name}"
-    )
-}
-
-/// The advice on a dataset that another allocation has in cache.
-fn out_of_reach(dataset: &FlushEntry) -> String {
-    let (id, name, job_id) = (dataset.id, dataset.name_text(), &dataset.dataset.job_id);
-    format!(
-        "dataset {id} `{name}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
-         SCR_JOB_ID={job_id} in the environment of this command; if they are gone, it is lost, and `scr index --drop' with \
-         its name forgets it"
-    )
+    if says_nothing && is_known && saving.0.is_empty() {
+        let asked = scavenge.nodes.get().map_or_else(String::new, |nodes| format!(" ({})", asked(nodes)));
+        warn(format_args!("no dataset is in cache only: there is nothing to save{asked}"));
+    }
+    Ok(is_safe && is_known)
 }
 
 /// Brings datasets from the nodes to the prefix directory.
@@ -143,8 +123,13 @@ impl Scavenge<'_> {
     /// The nodes that answer. Whether a job could run there does not matter for what they hold.
     fn nodes(&self) -> &[String] {
         self.nodes.get_or_init(|| {
-            let nodes = nodes_with_data(self.allocation, self.env.host.clone());
-            answering(self.allocation, nodes)
+            let mut nodes = nodes_with_data(self.allocation, self.env.host.clone());
+            let answers = ask(self.allocation, &nodes, &[], LONGEST_LOOK).unwrap_or_default();
+            nodes.retain(|node| answers.inventories.contains_key(node));
+            for (node, why) in answers.silent.iter().filter(|(node, _)| !nodes.contains(node)) {
+                warn(format_args!("node {node} is not asked for what it holds: it {why}"));
+            }
+            nodes
         })
     }
 
@@ -169,7 +154,10 @@ impl Scavenge<'_> {
             warn("waiting for flushes that are under way");
         }
         if goes_on || has_agents {
-            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(warn);
+            for (node, ended) in self.on_nodes(&["agent", "--drain", "--heartbeat"]) {
+                let why = ended.and_then(Finished::expect_success).err();
+                why.iter().for_each(|why| warn(format_args!("node {node}: {why:#}")));
+            }
         }
         let report = poststage::end(self.env, self.prefix)?;
         report.errors.iter().chain(&report.lines).for_each(warn);
@@ -191,32 +179,30 @@ impl Scavenge<'_> {
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();
-        // A node without a part has nothing to copy, and fails.
-        let (id, prefix) = (dataset.id.to_string(), &self.allocation.prefix);
-        let warnings = self.on_nodes(&["copy", "--heartbeat", "--id", &id, "--prefix", prefix]);
+        let (damaged, failures) = self.copy(dataset.id);
         let took = || self.env.clock.elapsed().saturating_sub(began);
-        match self.build(dataset.id) {
+        match self.build(dataset.id, &damaged) {
             Ok(how) => {
                 warn(format_args!("{label} is complete in {}{how}", self.prefix.dir().display()));
                 self.log.add_entry(record(Event::ScavengeSuccess).took(took()));
                 true
             }
             Err(error) => {
-                warnings.iter().for_each(warn);
+                failures.iter().for_each(warn);
                 // By its name the newer dataset that has it would be dropped.
                 let index = LedgerDir::new(&*self.env.files, self.prefix).index();
                 let is_free =
                     index.is_ok_and(|index| index.others_named(&dataset.name, dataset.id).is_empty());
                 let (found, silent) = self.look();
                 let found = found.into_iter().find(|found| found.dataset.id == dataset.id);
-                let is_whole = found.as_ref().is_some_and(Inspected::is_whole);
+                let is_whole = damaged.is_empty() && found.as_ref().is_some_and(Inspected::is_whole);
                 let cure = match (is_whole, is_free) {
                     (true, _) => "; the nodes still have it whole",
                     (false, true) => "; if it is lost for good, `scr index --drop' with its name forgets it",
                     (false, false) => "",
                 };
                 // What nodes have and could not copy is missing in the prefix directory only.
-                let error = match warnings.iter().find(|why| is_whole && !why.contains("[SCR-518]")) {
+                let error = match failures.first().filter(|_| is_whole) {
                     Some(why) => why.split(" [SCR-").next().unwrap_or(why).to_owned(),
                     None => format!("{error:#}"),
                 };
@@ -232,25 +218,37 @@ impl Scavenge<'_> {
         }
     }
 
-    /// Runs a subcommand of scr on every node, and gives the failures. It may take as long as data moves on one of them.
-    fn on_nodes(&self, arguments: &[&str]) -> Vec<String> {
-        let command = match command_here(arguments) {
-            Ok(command) => command,
-            Err(error) => return vec![error.to_string()],
-        };
-        let activity = Activity::new(LONGEST_IDLE);
-        let answers = self.allocation.on_nodes().run(self.nodes(), &command, Limit::Idle(&activity));
-        let failure = |(node, answer): (&String, Result<Finished>)| {
-            let why = answer.and_then(Finished::expect_success).err()?;
-            Some(format!("node {node}: {why:#}"))
-        };
-        self.nodes().iter().zip(answers).filter_map(failure).collect()
+    /// Lets every node copy its parts. Gives the damage of parts in cache by their ranks, and what else could not be copied.
+    fn copy(&self, id: u64) -> (BTreeMap<u32, String>, Vec<String>) {
+        let (mut damaged, mut failures) = (BTreeMap::new(), Vec::new());
+        let (id, prefix) = (id.to_string(), &self.allocation.prefix);
+        for (node, answer) in self.on_nodes(&["copy", "--heartbeat", "--id", &id, "--prefix", prefix]) {
+            let copied = answer.and_then(|answer| answer.answer::<Copied>().map_err(anyhow::Error::msg));
+            let mut copied = copied.unwrap_or_else(|why| {
+                failures.push(format!("node {node}: {why:#}"));
+                Copied::default()
+            });
+            let lost = copied.parts.extract_if(.., |part| !part.wrong.is_empty() && !part.may_be_there);
+            damaged.extend(lost.map(|part| (part.rank, part.wrong.join(", "))));
+            failures.extend(warnings(&copied).iter().map(|why| format!("node {node}: {why}")));
+        }
+        (damaged, failures)
+    }
+
+    /// Runs a subcommand of scr on every node. It may take as long as data moves on one of them.
+    fn on_nodes(&self, arguments: &[&str]) -> Vec<(&String, Result<Finished>)> {
+        let (activity, on_nodes) = (Activity::new(LONGEST_IDLE), self.allocation.on_nodes());
+        let run = |command: Vec<_>| on_nodes.run(self.nodes(), &command, Limit::Idle(&activity));
+        // Where this fails, no node has been reached either.
+        let answers = command_here(arguments).map(run).unwrap_or_default();
+        self.nodes().iter().zip(answers).collect()
     }
 
     /// Completes the dataset from what the nodes have copied, and gives what was rebuilt.
-    fn build(&self, id: u64) -> Result<String> {
+    fn build(&self, id: u64, damaged: &BTreeMap<u32, String>) -> Result<String> {
         let plugins = environment::plugin_host(self.env);
-        let builder = Builder::new(self.env, self.prefix, &plugins, 0);
+        let mut builder = Builder::new(self.env, self.prefix, &plugins, 0);
+        builder.damaged = Some(damaged);
         let Built { outcome, .. } = builder.build_unless_withdrawn(id)?.map_err(anyhow::Error::msg)?;
         match outcome {
             Outcome::Incomplete { why } => anyhow::bail!("{why}"),

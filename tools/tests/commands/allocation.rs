@@ -259,7 +259,7 @@ fn a_node_that_no_job_may_use_is_asked_for_what_it_holds() {
 #[test]
 fn a_node_that_is_not_asked_for_what_it_holds_is_named_with_the_reason() {
     for (setup, why) in [
-        ("touch $HERE/n1.down", "srun: error: n1 is silent"),
+        ("touch $HERE/n1.down", "it did not answer: srun: error: n1 is silent"),
         ("echo \"echo 'n1 down*'\" >> $HERE/bin/sinfo", "Slurm reports it down"),
     ] {
         let job = allocation();

@@ -658,7 +658,7 @@ fn what_cannot_be_copied_to_the_prefix_directory_is_not_lost_and_the_reason_is_s
     let said = err(&ended);
     let last =
         said.lines().rfind(|line| line.contains("`ckpt.1' could not be saved: node n")).unwrap_or_default();
-    let why = "Not a directory";
+    let why = "is needed as a folder and is a file; move it away";
     assert_eq!(code(&ended), 1, "{said}");
     assert!(last.contains(why) && last.ends_with("the nodes still have it whole [SCR-510]"), "{said}");
     assert!(!last.contains("lost") && !said.contains("--drop"), "{said}");
@@ -897,6 +897,28 @@ fn of_many_jobs_each_has_a_line_and_the_worst_is_first() {
     let json = json_of(&all(&dirs, &["--json"]));
     assert_eq!(json["jobs"][0]["prefix"], dirs[1].as_str(), "{json}");
     assert_eq!(json["jobs"].as_array().unwrap().len(), 3);
+}
+
+/// The message named a file that had never been there, and said that the nodes still had all of it.
+#[test]
+fn the_damaged_file_in_cache_is_named_for_which_a_dataset_cannot_be_saved() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let cached =
+        |rank: u32| job.node(rank).join(format!("user1/scr.defjobid/scr.dataset.1/r{rank}/rank_{rank}"));
+    (0..2).for_each(|rank| fs::write(cached(rank), [b'y'; 1000]).unwrap());
+    let ended = postrun(&job);
+    let text = err(&ended).replace("\n    ", " ");
+    assert_eq!(code(&ended), 1, "{text}");
+    for rank in 0..2 {
+        let why =
+            format!("{rank} (written on n{rank}; {} is damaged: its checksum is ", cached(rank).display());
+        assert!(text.contains(&why), "{why}: {text}");
+    }
+    assert!(!text.contains(".part:") && !text.contains("still have it whole"), "{text}");
+    fs::write(cached(0), [b'x'; 1000]).unwrap();
+    let saved = postrun(&job);
+    assert!(err(&saved).contains("; the parts of ranks 1 were rebuilt"), "{}", err(&saved));
+    expect_saved(&job, &saved);
 }
 
 /// It was said that a run or `scr postrun` ends it, beside the row that says that it is lost.
