@@ -66,7 +66,7 @@ commands! {
         /// Prepare a prefix directory for a job; `scr run` does this itself
         Prerun(job::AroundArgs): prerun::run;
         /// Save the datasets that a job has left in cache; `scr run` does this itself
-        Postrun(job::AroundArgs): postrun::run;
+        Postrun(postrun::PostrunArgs): postrun::run;
         /// Finish asynchronous flushes whose data arrived after the application ended
         Poststage(environment::PrefixArgs): poststage::run;
         /// Copy the flushes of this node that use the transport AGENT, even after the job has ended

@@ -8,7 +8,7 @@ use crate::machine::{asked, command_here, nodes_with_data, own_names, print_answ
 use crate::prelude::*;
 use crate::run::{JobContext, PlacedJob};
 use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, Inventory};
-use scr_prefix::DatasetDescriptor;
+use scr_prefix::{DatasetDescriptor, OtherRun};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -80,6 +80,9 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
         .or_cannot("read", prefix.dir())?;
     let descriptors = environment::descriptors(&params)?;
     inventory.measure_room(&*env.files, descriptors.enabled().map(|store| store.path.as_path()));
+    let (begun, node) = (OtherRun::begun(&*env.files, &prefix).into_iter(), params.get(&param::NODE_NAME));
+    let living = begun.filter(|run| run.lives_on(&*env.files, &prefix, &node));
+    inventory.runs = living.map(|run| run.line).collect();
     Ok(inventory)
 }
 

@@ -39,6 +39,9 @@ pub struct Inventory {
     /// What could not be read: parts that lie there are not known.
     #[serde(default)]
     pub unread: Vec<String>,
+    /// The runs whose rank 0 lives on the node, as they describe themselves.
+    #[serde(default)]
+    pub runs: Vec<String>,
 }
 
 /// A part in cache.

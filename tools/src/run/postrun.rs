@@ -6,7 +6,9 @@
 use super::{are_configured, AroundArgs, JobContext};
 use crate::copy::warnings;
 use crate::inspect::{ask, first_silent};
-use crate::machine::{asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit};
+use crate::machine::{
+    asked, command_here, nodes_with_data, up_and_down, Activity, Allocation, Finished, Limit,
+};
 use crate::poststage;
 use crate::prelude::*;
 use crate::report;
@@ -16,12 +18,22 @@ use scr_core::scavenge::{Builder, Built, Copied, Outcome};
 use scr_ops::{
     holdings, inspect, is_list_lost, may_lack_entries, of_another, Found, Inspected, Plan, Saving,
 };
-use scr_prefix::{FlushEntry, Location};
+use scr_prefix::{FlushEntry, Location, OtherRun};
 use std::cell::{Cell, OnceCell};
 
+/// Which job.
+#[derive(Args)]
+pub(crate) struct PostrunArgs {
+    #[command(flatten)]
+    around: AroundArgs,
+    /// The job has ended, though a process of it is still there
+    #[arg(long)]
+    ended: bool,
+}
+
 /// Runs the command.
-pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
-    let mut job = JobContext::on(&args.place.job(), None, true)?;
+pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
+    let mut job = JobContext::on(&args.around.place.job(), None, true)?;
     if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }
@@ -30,10 +42,33 @@ pub(crate) fn run(args: &AroundArgs) -> Result<Answer> {
         warn(format_args!("{}: there is nothing to save", environment::unused(&prefix)));
         return Ok(Answer::Yes);
     }
+    if !args.ended {
+        expect_ended(&job)?;
+    }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
     let is_safe = finish(&job, &log, true)?;
     report::block(&job).iter().flatten().for_each(warn);
     Ok(Answer::from(is_safe))
+}
+
+/// Fails where a run of this allocation goes on, as the node of its rank 0 says. One that is just ending is waited for.
+fn expect_ended(JobContext { env, params, prefix, allocation, .. }: &JobContext) -> Result<()> {
+    let (id, until) = (&*allocation.job_id, Instant::now() + LONGEST_END);
+    // No other name becomes a word of a command.
+    let (all, _) = up_and_down(allocation, params.get(&param::NODE_NAME), Vec::new);
+    let is_ours = |run: &OtherRun| run.allocation() == Some(id);
+    loop {
+        let begun = OtherRun::begun(&*env.files, prefix).into_iter().filter(is_ours);
+        let nodes: Vec<_> = begun.filter_map(|run| hostlist::find(run.process()?.1, &all).cloned()).collect();
+        let answers = ask(allocation, &nodes, &[], LONGEST_LOOK).unwrap_or_default();
+        let mut runs = answers.inventories.into_values().flat_map(|inventory| inventory.runs);
+        let Some(run) = runs.find(|run| is_ours(&OtherRun::of(run))) else { return Ok(()) };
+        ensure!(
+            Instant::now() < until,
+            "job {id} has not ended, and nothing is saved ({run}): run this command again once it has ended; --ended saves all the same"
+        );
+        std::thread::sleep(LONGEST_END / 50);
+    }
 }
 
 /// Saves the datasets that a job has left in cache only, and returns whether everything that has to be kept is in the prefix
@@ -262,5 +297,7 @@ impl Scavenge<'_> {
 
 /// A node that has not said what it has after this time is not waited for.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
+/// The processes of a job that was killed need some time to end.
+const LONGEST_END: Duration = Duration::from_secs(5);
 /// A file system may need minutes to fail over; after this time without a byte moved on any node it is not waited for.
 const LONGEST_IDLE: Duration = Duration::from_secs(600);

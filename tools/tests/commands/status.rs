@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A node runs what a shell is given there, unless it is marked as lost.
 const SSH: &str = "#!/bin/sh\n[ -e \"$LOST/$3\" ] && { echo 'no route to host' >&2; exit 255; }\nSCR_NODE_NAME=$3 exec sh -c \"$4\"\n";
@@ -897,6 +897,57 @@ fn of_many_jobs_each_has_a_line_and_the_worst_is_first() {
     let json = json_of(&all(&dirs, &["--json"]));
     assert_eq!(json["jobs"][0]["prefix"], dirs[1].as_str(), "{json}");
     assert_eq!(json["jobs"].as_array().unwrap().len(), 3);
+}
+
+/// It copied what the job was still to replace, and the job counted as failed from then on.
+#[test]
+fn of_a_job_that_goes_on_nothing_is_saved_and_of_any_other_everything() {
+    let own = std::process::id();
+    for (allocation, process, silent, said, is_refused) in [
+        ("defjobid", own, false, &[][..], true),
+        ("defjobid", own, false, &["--ended"], false),
+        ("defjobid", own, true, &[], false),
+        // Process 1 has got the number of one that is dead.
+        ("defjobid", 1, false, &[], false),
+        ("78", own, false, &[], false),
+    ] {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_LOG_SYSLOG_ENABLE", "0")]);
+        let line = format!("allocation {allocation}, rank 0 is process {process} on n0");
+        let begin = || {
+            Running::begin(&RealFiles, &Prefix::new(job.prefix()), &format!("{line}, since now"), 0, false)
+        };
+        let at_work = begin();
+        let mut command = postrun_of(&job);
+        if silent {
+            fs::write(job.path().join("lost/n0"), "").unwrap();
+        }
+        let logs = [("SCR_LOG_ENABLE", "1"), ("SCR_LOG_TXT_ENABLE", "1"), ("SCR_LOG_SYSLOG_ENABLE", "0")];
+        let ended = command.args(said).envs(logs).output().unwrap();
+        if !is_refused {
+            assert!(!err(&ended).contains("has not ended"), "{}", err(&ended));
+            expect_saved(&job, &ended);
+            continue;
+        }
+        let text = err(&ended);
+        assert_eq!(code(&ended), 2, "{text}");
+        assert!(
+            text.contains(&format!("job defjobid has not ended, and nothing is saved ({line}, ")),
+            "{text}"
+        );
+        assert!(text.contains("--ended") && text.contains("[SCR-511]"), "{text}");
+        assert!(!job.prefix().join("ckpt.1").exists());
+        let log = fs::read_to_string(job.prefix().join(".scr/log")).unwrap_or_default();
+        assert!(!log.contains("POSTRUN_START"), "{log}");
+        // It is just ending while its node is asked.
+        let ssh = SSH.replacen('\n', "\n: >$LOST/asked\n", 1);
+        fs::write(job.path().join("bin/ssh"), ssh).unwrap();
+        let waiting = postrun_of(&job).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !job.path().join("lost/asked").exists() {
+            std::thread::yield_now();
+        }
+        drop(at_work);
+        expect_saved(&job, &waiting.wait_with_output().unwrap());
+    }
 }
 
 /// The message named a file that had never been there, and said that the nodes still had all of it.
