@@ -18,7 +18,8 @@ pub(crate) struct ScrubArgs {
     /// A cache directory of this node, or a folder above it; may be repeated
     #[arg(long, value_name = "DIR")]
     cache: Vec<PathBuf>,
-    /// Prefix directories [default without --cache: what a job started here would use]
+    /// Prefix directories [default without --cache: SCR_PREFIX, and your caches on this
+    /// node, of all allocations]
     #[arg(value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// The same as DIR; may be repeated

@@ -30,6 +30,8 @@ pub(super) struct Facts {
     pub(super) state: State,
     /// The last run, if it has recorded itself.
     pub(super) run: Option<LastRun>,
+    /// The runs of other jobs that are under way there, as they describe themselves.
+    pub(super) others: Vec<String>,
     /// The checkpoints in cache that a job can restart from, the newest first.
     pub(super) cached: Vec<Held>,
     /// The newest checkpoint that the job has put into cache, if nobody can say that a job restarts from it there.
@@ -126,6 +128,10 @@ impl Facts {
         facts.run = facts.known(LastRun::read(files, prefix)).flatten().filter(is_here);
         let halt = facts.known(Halt::read(files, prefix)).flatten();
         let (runs, is_all) = OtherRun::under_way(files, prefix);
+        let own = facts.run.as_ref().map(|run| &*run.job_id);
+        let is_other = |one: &OtherRun| own.is_some_and(|own| one.allocation().is_some_and(|of| of != own));
+        let (others, runs): (Vec<_>, Vec<_>) = runs.into_iter().partition(is_other);
+        facts.others = others.into_iter().map(|other| other.line).collect();
         let runs = if runs.is_empty() { is_all.then_some(false) } else { Some(true) };
         facts.state = state(runs, halt.as_ref(), facts.run.as_ref());
         facts.halt = halt.as_ref().and_then(|halt| facts.halt_due(halt));

@@ -32,6 +32,7 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>, columns: usize) -> String
         ("room", one(room(facts).filter(|_| reason.is_none()))),
         ("next", one(next(facts, judged))),
         ("last error", one(last_error(facts))),
+        ("also runs", facts.others.clone()),
         ("as of", vec![as_of(facts)]),
     ] {
         for (place, text) in texts.into_iter().enumerate() {
@@ -322,6 +323,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "nodes": run.map(|run| run.nodes.len()),
         "ranks": run.map(|run| run.ranks),
         "began": run.map(|run| run.began),
+        "also_runs": facts.others,
         "safe": judged.is_safe(),
         "protected": protection_json(judged),
         "in_cache": facts.cached.first().map(|cached| checkpoint_json(facts, cached)),

@@ -950,6 +950,19 @@ fn of_a_job_that_goes_on_nothing_is_saved_and_of_any_other_everything() {
     }
 }
 
+/// The job that had begun last was said to run.
+#[test]
+fn a_job_beside_the_one_that_began_last_is_named() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    for (allocation, state, row) in [("78", " has died", true), ("defjobid", " runs, ", false)] {
+        let line = format!("allocation {allocation}, rank 0 is process 7 on n0");
+        let _at_work = Running::begin(&RealFiles, &Prefix::new(job.prefix()), &line, 0, false);
+        let text = out(&status(&job, &[]));
+        assert!(text.lines().next().unwrap().contains(&format!("job defjobid{state}")), "{text}");
+        assert_eq!(text.contains(&format!("also runs   {line}")), row, "{text}");
+    }
+}
+
 /// The message named a file that had never been there, and said that the nodes still had all of it.
 #[test]
 fn the_damaged_file_in_cache_is_named_for_which_a_dataset_cannot_be_saved() {
