@@ -268,7 +268,7 @@ impl<'a> Builder<'a> {
         }
         match scan {
             // Its files have their names, and were perhaps taken out of the index since.
-            Some(scan) if self.has_files(&scan) || !described(self.files(), self.prefix, id).is_some() => {
+            Some(scan) if self.has_files(&scan) || described(self.files(), self.prefix, id).is_none() => {
                 self.complete(&scan)
             }
             _ => self.relist(id, entry.as_ref()),
