@@ -151,11 +151,6 @@ impl Prefix {
         ["events", "events.1"].map(|name| self.scr_file(name))
     }
 
-    /// The settings that the application made with `SCR_Config`, for the commands.
-    pub fn app_conf_file(&self) -> PathBuf {
-        self.scr_file("app.conf")
-    }
-
     /// The folder with all that is known of one dataset.
     pub fn dataset_dir(&self, id: u64) -> PathBuf {
         self.scr_dir().join(format!("{DATASET_FOLDER}{id}"))

@@ -42,7 +42,7 @@ pub(crate) struct Flushes {
     /// Those whose bytes have all arrived, but that could not be closed, with the ids of their datasets in cache.
     unfinished: Vec<(u64, PendingFlush)>,
     /// The ids there of checkpoints that have become complete in the prefix directory since the caller has last asked.
-    flushed: Vec<u64>,
+    pub(crate) flushed: Vec<u64>,
     /// Whether a checkpoint that was due could not be flushed, so that the next one is due.
     retry_pending: bool,
     /// Which checkpoints are flushed where the run plans that itself.
@@ -266,11 +266,6 @@ impl Flushes {
         abandoned.doing(format_args!("ending the flushes of `{}'", String::from_utf8_lossy(name)))?;
         self.unfinished.retain(|(_, record)| record.dataset.name != name);
         Ok(())
-    }
-
-    /// The checkpoints that have become complete in the prefix directory since the last call.
-    pub(crate) fn take_flushed(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.flushed)
     }
 
     /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache. One that has given its files to

@@ -326,12 +326,12 @@ struct Sorted {
 fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
     let mut sorted = Sorted::default();
     for part in parts {
-        match part.map.record.as_ref().map(|record| Owner::in_job(record, job)) {
-            Some(Owner::This) if part.is_borrowed() => sorted.borrowed.push(part),
-            Some(Owner::This) => sorted.ours.push(part),
-            Some(Owner::Predecessor) => sorted.replaced.push(part),
-            Some(Owner::Twin) => sorted.of_twins.push(part),
-            Some(Owner::Other) => sorted.of_others.push(part),
+        match part.map.record.as_ref().map(|record| (Owner::in_job(record, job), record.read_by)) {
+            Some((Owner::This, Some(_))) => sorted.borrowed.push(part),
+            Some((Owner::This, None)) => sorted.ours.push(part),
+            Some((Owner::Predecessor, _)) => sorted.replaced.push(part),
+            Some((Owner::Twin, _)) => sorted.of_twins.push(part),
+            Some((Owner::Other, _)) => sorted.of_others.push(part),
             None if part.map.other_release.is_some() => sorted.of_other_release.push(part),
             None => sorted.damaged.push(part),
         }

@@ -131,11 +131,6 @@ impl LocalPart {
         self.map.record.as_ref().map(|record| record.dataset.clone())
     }
 
-    /// Whether it only says what a run has read in the prefix directory that another number of ranks wrote.
-    pub(super) fn is_borrowed(&self) -> bool {
-        self.map.record.as_ref().is_some_and(|record| record.read_by.is_some())
-    }
-
     /// Removes it, unless another running job has it.
     pub(super) fn remove_unless_held(&self, job: &Job) {
         if !self.part.is_held(job.files()) {

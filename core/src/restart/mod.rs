@@ -37,7 +37,7 @@ pub(crate) struct Restart {
     /// What is dropped once the application has restarted from the checkpoint at this place.
     drops: Option<(Seq, WentBack)>,
     /// Whether there was a checkpoint to restart from, and the application has neither taken it away nor begun to write since.
-    owes_one: bool,
+    pub(crate) owes_one: bool,
     /// The checkpoint that the application has chosen and that is not loaded yet.
     pub(crate) chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
@@ -194,12 +194,6 @@ impl Restart {
         for cached in checkpoints {
             cached.standing = cached.standing.after_going_back(self.has_given_up(cached.seq()));
         }
-    }
-
-    /// Whether the run had a checkpoint to restart from and has none any more, though the application has neither taken it away
-    /// nor begun to write.
-    pub(crate) fn has_lost_all(&self, cache: &Cache) -> bool {
-        self.owes_one && self.checkpoint(cache).is_none()
     }
 
     /// The checkpoint that the application could restart from, and has neither taken away nor begun to read.

@@ -527,7 +527,7 @@ fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<Optio
 
 fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<Option<LastRun>, PrefixError> {
     let written = run_of(job).begin(job.files(), &job.prefix)?;
-    let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
+    let (conf, path) = (app.to_text(), job.prefix.dir().join(param::APP_CONF));
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
         tidy(job.files(), &folder, &path);

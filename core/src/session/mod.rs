@@ -207,7 +207,7 @@ impl Session {
     }
 
     fn slide_windows(&mut self) -> Result<(), Error> {
-        for id in self.flushes.take_flushed() {
+        for id in std::mem::take(&mut self.flushes.flushed) {
             slide_window(&self.job, &mut self.cache, id)?;
         }
         self.restart.leave_lost(&self.job, &self.cache);

@@ -24,7 +24,7 @@ impl Session {
         self.expect_idle("SCR_Have_restart")?;
         self.prepare_checkpoint()?;
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
-        if self.restart.has_lost_all(&self.cache) {
+        if name.is_none() && self.restart.owes_one {
             if self.job.params.get(&param::REQUIRE_RESTART) {
                 starts_without(
                     &self.job,

@@ -697,7 +697,7 @@ fn what_postrun_does_not_save_is_not_announced() {
     let ask = |dataset: &DatasetDescriptor, in_cache: InCache, arguments: &[&str]| {
         let prefix = sample();
         FlushFile::update(&RealFiles, &Prefix::new(prefix.path()), |flush| {
-            flush.record_in_cache(dataset, &in_cache)
+            flush.record_in_cache(dataset, &in_cache);
         })
         .expect("it can");
         run(prefix.path(), arguments).1
