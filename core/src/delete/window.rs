@@ -27,7 +27,7 @@ fn dataset(job: &Job, id: u64) -> Result<(), Error> {
 /// cache are not flushed again. Collective. See `SCR_PREFIX_PURGE` in docs/user/parameters.md.
 ///
 /// # Errors
-/// As for [`dataset`], or the index cannot be read.
+/// As for [`dataset`], or the index cannot be read, or the user wants no run without a checkpoint.
 pub(crate) fn all(job: &Job) -> Result<(), Error> {
     let ledger = job.ledger();
     let doing = "purging the prefix directory";
@@ -36,11 +36,19 @@ pub(crate) fn all(job: &Job) -> Result<(), Error> {
         ledger.refuse_held(&entries, job.run.number)?;
         Ok(entries.iter().map(|entry| entry.id).collect())
     })?;
-    let purge = Request::Purge(&listed);
-    job.do_on_first(|| (!listed.is_empty()).then(|| ledger.transact(&purge)).transpose()).doing(doing)?;
-    listed.iter().try_for_each(|&id| dataset(job, id))?;
-    job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
-    Ok(())
+    if listed.is_empty() {
+        return Ok(());
+    }
+    if job.params.get(&param::REQUIRE_RESTART) {
+        return Err(Error::Refused(
+            "SCR_PREFIX_PURGE=1 would delete all datasets from the prefix directory: with SCR_REQUIRE_RESTART=1 the run does not \
+             start without a checkpoint; unset one of the two"
+                .to_owned(),
+        ));
+    }
+    job.report.warn("SCR_PREFIX_PURGE=1 deletes all datasets from the prefix directory");
+    job.do_on_first(|| ledger.transact(&Request::Purge(&listed))).doing(doing)?;
+    listed.iter().try_for_each(|&id| dataset(job, id))
 }
 
 /// Deletes all datasets of a name from the prefix directory, and says whether there was any. Collective.

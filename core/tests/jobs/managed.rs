@@ -427,9 +427,16 @@ fn a_purge_of_the_prefix_directory_takes_every_dataset_with_its_folders_and_noth
             lose_all(&world);
         }
         world.put("SCR_PREFIX_PURGE", "1");
+        world.put("SCR_REQUIRE_RESTART", "1");
+        let refused = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+        let why = scr_base::codes::coded("ERROR", &refused.ranks[0]);
+        assert!(why.contains("SCR_PREFIX_PURGE=1") && why.ends_with("[SCR-310]"), "{why}");
+        assert_eq!(listed(&world).0, [1, 2, 3], "nothing is deleted");
+        world.put("SCR_REQUIRE_RESTART", "0");
         let run = world.run(|application| application.restart(some));
         run.all_gave(&None);
-        assert!(!run.has_line_with("ERROR") && !run.has_line_with("WARNING"), "{:#?}", run.lines);
+        assert!(!run.has_line_with("ERROR"), "{:#?}", run.lines);
+        run.line_with(&["WARNING", "SCR_PREFIX_PURGE=1 deletes all datasets", "[SCR-322]"]);
         assert_eq!(listed(&world), (Vec::new(), None), "bypass {bypass}");
         let names = std::fs::read_dir(world.prefix()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.collect();

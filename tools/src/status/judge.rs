@@ -151,7 +151,8 @@ fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
         let is_newer = newest.is_none_or(|newest| newest.entry.seq() < held.entry.seq());
         is_newer && matches!(held.copy, Copy::Unknown(_))
     };
-    if facts.lacks_list || facts.unusable.as_ref().is_some_and(is_unknown) {
+    let is_unread = newest.is_none() && facts.is_index_unread;
+    if facts.lacks_list || is_unread || facts.unusable.as_ref().is_some_and(is_unknown) {
         return Protection::Unknown;
     }
     let Some(checkpoint) = newest else { return Protection::Nothing("there is no checkpoint".to_owned()) };

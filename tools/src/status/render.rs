@@ -153,13 +153,13 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
 
 /// The cost of a loss in words.
 fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
+    if facts.is_index_unread && cost.back_to.is_none() {
+        return "not known, as the index cannot be read".to_owned();
+    }
     if !cost.known {
         return "not known".to_owned();
     }
     let Some(back_to) = cost.back_to else {
-        if facts.is_index_unread {
-            return "not known, as the index cannot be read".to_owned();
-        }
         let is_other = facts.of_others.iter().any(Option::is_some);
         let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
         return format!("all work, as no checkpoint{} is left", of.unwrap_or_default());

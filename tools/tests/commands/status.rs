@@ -950,6 +950,19 @@ fn of_a_job_that_goes_on_nothing_is_saved_and_of_any_other_everything() {
     }
 }
 
+/// It was said that there is no checkpoint.
+#[test]
+fn with_an_index_that_cannot_be_read_and_nothing_in_cache_nothing_is_known() {
+    let job = FinishedJob::new();
+    (0..2).for_each(|node| fs::remove_dir_all(job.node(node).join("user1")).unwrap());
+    fs::write(job.prefix().join(".scr/index.scr"), "no tree at all").unwrap();
+    let unknown = status(&job, &[]);
+    for label in ["protected", "in prefix", "lost with"] {
+        assert!(line(&unknown, label).contains("not known"), "{}", out(&unknown));
+    }
+    assert!(!out(&unknown).contains("no checkpoint"), "{}", out(&unknown));
+}
+
 /// The job that had begun last was said to run.
 #[test]
 fn a_job_beside_the_one_that_began_last_is_named() {
