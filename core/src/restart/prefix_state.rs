@@ -358,6 +358,19 @@ impl Restart {
         if let Some((Seq { id, .. }, name, why)) = newest.filter(|(seq, ..)| Some(*seq) > self.seq(cache)) {
             job.report.warn(&format!("dataset {id} `{name}' is newer, and is passed over: {why}"));
         }
+        let own = job.params.get(&param::JOB_ID);
+        let mut listed = in_prefix.flush.iter().flat_map(FlushFile::entries);
+        let loaded = listed.find(|entry| Some(entry.seq()) == self.seq(cache));
+        let other = loaded.as_ref().and_then(|entry| entry.allocation()).filter(|of| *of != own);
+        let only = cache.datasets().iter().filter(|cached| in_prefix.lacks(&cached.record));
+        if let (Some(other), Some(only)) = (other, only.max_by_key(|cached| cached.seq())) {
+            job.report.warn(&format!(
+                "{} is in cache only, and is passed over: allocation {other} has gone on from a checkpoint before. To restart from it, \
+                 end this run before it writes a checkpoint, run `scr postrun', and start with SCR_CURRENT={}",
+                only.record.label(),
+                only.record.dataset.name_text()
+            ));
+        }
     }
 
     /// Expects that the application has read nothing that another process was given to write over. All ranks have read their

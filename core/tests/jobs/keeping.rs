@@ -860,6 +860,34 @@ fn the_only_copy_of_a_checkpoint_that_a_setting_deletes_is_named_and_stays_if_a_
     }
 }
 
+/// It left the cache for the next checkpoint without a word.
+#[test]
+fn a_checkpoint_in_cache_only_is_named_where_another_allocation_has_gone_on_without_it() {
+    let mut world = job().set("SCR_FLUSH", "0");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    for (allocation, flush) in [("other", "1"), ("defjobid", "0")] {
+        world.put("SCR_JOB_ID", allocation);
+        world.put("SCR_FLUSH", flush);
+        let run = world.run(|application| {
+            let from = application.restart(some);
+            application.checkpoint(if from.is_some() { 5 } else { 4 }, some).unwrap();
+            from
+        });
+        if allocation == "other" {
+            run.all_gave(&None);
+        } else {
+            run.all_gave(&Some(4));
+            run.line_with(&[
+                "WARNING",
+                "`ckpt.3' is in cache only",
+                "allocation other",
+                "SCR_CURRENT=ckpt.3",
+                "[SCR-321]",
+            ]);
+        }
+    }
+}
+
 #[test]
 fn purging_leaves_what_belongs_to_another_prefix_directory() {
     let mut world = job();
