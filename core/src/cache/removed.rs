@@ -19,7 +19,10 @@ impl Cache {
     /// Something else is in the place of a directory, or it cannot be made.
     pub(super) fn remake_dirs(&mut self, job: &Job) -> Result<(), FsError> {
         let mut remade = BTreeSet::new();
-        for store in self.stores.iter_mut().filter(|store| !store.is_shared_by_nodes(job)) {
+        // Where other nodes see it too, a folder of this one distinguishes it.
+        let nodes = job.nodes.count();
+        let is_own = |store: &&mut StoreInUse| !store.is_global && store.placement.count() >= nodes;
+        for store in self.stores.iter_mut().filter(is_own) {
             let Some(described) = job.descriptors.stores.iter().find(|known| known.name == store.name) else {
                 continue;
             };

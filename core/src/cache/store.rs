@@ -46,13 +46,6 @@ pub(crate) struct StoreInUse {
     pub(crate) warned_crowded: bool,
 }
 
-impl StoreInUse {
-    /// Whether the folder of this node distinguishes it from others that see the store.
-    pub(crate) fn is_shared_by_nodes(&self, job: &Job) -> bool {
-        self.is_global || self.placement.count() < job.nodes.count()
-    }
-}
-
 /// Makes the job's folder in a store. If it is that of the control directories, that is made already and `known`, with who sees it.
 /// Collective.
 ///

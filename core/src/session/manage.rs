@@ -93,7 +93,8 @@ impl Session {
         let run = self.job.run.number;
         let refused = self.job.do_on_first(|| {
             let ledger = self.job.ledger();
-            ledger.index().and_then(|index| ledger.refuse_held_named(&index, name, run))
+            let index = ledger.index()?;
+            ledger.refuse_held(index.entries().iter().filter(|entry| entry.name == name), run)
         });
         refused.doing(&doing)?;
         self.warn_of_others(call, name);

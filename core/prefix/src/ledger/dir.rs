@@ -519,14 +519,6 @@ impl<'a> LedgerDir<'a> {
         held.map_or(Ok(()), |entry| Err(Refusal::InUse { id: entry.id }.into()))
     }
 
-    /// The same for the datasets of a name.
-    ///
-    /// # Errors
-    /// [`Refusal::InUse`].
-    pub fn refuse_held_named(&self, index: &Index, name: &[u8], run: u64) -> Result<(), PrefixError> {
-        self.refuse_held(index.entries().iter().filter(|entry| entry.name == name), run)
-    }
-
     /// Lists the files of the ranks of a leaf.
     pub fn write_leaf(&self, id: u64, leaf: &LeafLists) -> Result<(), PrefixError> {
         self.prefix.make_dataset_dir(self.files, id)?;
