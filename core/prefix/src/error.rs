@@ -76,8 +76,7 @@ impl PrefixError {
 
     /// Whether this user may not write there, or nobody may.
     pub fn is_for_want_of_permission(&self) -> bool {
-        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-        matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(PermissionDenied | ReadOnlyFilesystem)))
+        matches!(self, PrefixError::Fs(error) if error.is_for_want_of_permission())
     }
 
     /// Whether one dataset is refused, and another one may not be.

@@ -166,6 +166,7 @@ fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
     };
     let time = cost.seconds.map_or_else(|| "the work since then".to_owned(), seconds);
     let lost = match cost.checkpoints {
+        _ if judged.protection == Protection::Unknown => "what is not known".to_owned(),
         _ if !facts.state.may_run() && cost.back_to == judged.newest => "nothing more".to_owned(),
         None | Some(0) => time,
         Some(many) => format!("{time}, {}", count(many, "checkpoint")),
@@ -480,6 +481,11 @@ mod tests {
             let text = shown(&Facts { unusable: lost.clone(), ..facts });
             assert!(text.contains(&format!("next        {restart}\n")), "{text}");
         }
+        // It was said that nothing more is lost with the allocation.
+        let unknown = Some(Held { copy: Copy::Unknown("n1 is silent".to_owned()), ..checkpoint(127, None) });
+        let facts = Facts { state: State::Died, cached: Vec::new(), unusable: unknown, ..busy() };
+        let text = shown(&facts);
+        assert!(text.contains("the allocation: what is not known, back to ckpt.120\n"), "{text}");
         // It was said to be in cache, whatever had become of the nodes.
         let unasked = Facts { state: State::Finished, nodes: None, recorded: Some(7_740), ..busy() };
         assert!(shown(&unasked).contains("GiB, recorded 1 min ago\n"), "{}", shown(&unasked));

@@ -105,6 +105,11 @@ impl FsError {
         }
     }
 
+    /// Whether this user may not write there, or nobody may.
+    pub fn is_for_want_of_permission(&self) -> bool {
+        matches!(self.kind(), Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
+    }
+
     /// Whether there is no room for what was to be written, for everybody or for this user.
     pub fn is_for_want_of_room(&self) -> bool {
         matches!(self.kind(), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))

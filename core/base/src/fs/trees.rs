@@ -78,7 +78,7 @@ impl dyn Files + '_ {
     pub fn read_locked(&self, path: &Path) -> Result<Option<KvTree>, FsError> {
         // NFS gives an exclusive lock to writers only. A process that may not write reads without.
         let opened = match self.open_locked(path, How::Update, true) {
-            Err(error) if may_not_write(&error) => self.open_locked(path, How::Read, true),
+            Err(error) if error.is_for_want_of_permission() => self.open_locked(path, How::Read, true),
             other => other,
         };
         unless_missing(opened)?.map(|(file, _)| read_in_place(&*file, path)).transpose()
@@ -160,10 +160,6 @@ pub(super) fn kept_locked(path: &Path) -> FsError {
 
 pub(super) fn keeps_changing(path: &Path, tries: u32) -> FsError {
     FsError::refused(path, format!("was replaced {tries} times while its lock was waited for; try again"))
-}
-
-fn may_not_write(error: &FsError) -> bool {
-    matches!(error.kind(), Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
 }
 
 fn read_in_place(file: &dyn File, path: &Path) -> Result<KvTree, FsError> {
