@@ -5,7 +5,8 @@
 [ -n "$SLURM_JOB_ID" ] || exit 0
 # The tree that this script lies in, wherever it was moved; a copy of the script uses the tree that it lies beside, or else the one
 # that it came from. Without one the node would fill, so it is drained.
-for tree in "${0%/*}/../../.." "${0%/*}/.." "${0%/*}" @SCR@; do
+here=$(cd "$(dirname "$0")" && pwd)
+for tree in "$here/../../.." "$here/.." "$here" @SCR@; do
     scr=$tree/bin/scr
     [ ! -x "$scr" ] || break
 done
