@@ -40,7 +40,8 @@ pub enum Recovery {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     levels: Vec<Level>,
-    recovery: Recovery,
+    /// The cost of going back.
+    pub(crate) recovery: Recovery,
 }
 
 /// When to write which checkpoint.
@@ -98,11 +99,6 @@ impl Machine {
     /// Its levels, from the lowest to the highest.
     pub fn levels(&self) -> &[Level] {
         &self.levels
-    }
-
-    /// The cost of going back.
-    pub fn recovery(&self) -> Recovery {
-        self.recovery
     }
 
     /// Failures per second, of any level.

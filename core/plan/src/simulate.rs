@@ -182,7 +182,7 @@ impl<'a> Job<'a> {
                 self.done - self.done % self.every[needs]
             };
             let has = self.every.iter().rposition(|&every| back_to.is_multiple_of(every)).unwrap_or(top);
-            let state = match self.machine.recovery() {
+            let state = match self.machine.recovery {
                 Recovery::OfCheckpoint => has,
                 Recovery::OfFailure => needs,
             };

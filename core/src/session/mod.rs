@@ -146,11 +146,6 @@ impl Session {
         &self.job.params
     }
 
-    /// This rank's messages to the user.
-    pub fn reporter(&self) -> &scr_base::message::Reporter {
-        &self.job.report
-    }
-
     /// A call of all ranks begins, and ends when what this gives is dropped.
     fn begin_call(&self, call: &'static str) -> Call {
         self.job.comm.watch().into_iter().for_each(|watch| watch.begin(call));

@@ -11,18 +11,14 @@ use std::sync::Arc;
 pub struct Control {
     cancelled: AtomicBool,
     done: AtomicU64,
-    pace: Arc<Pace>,
+    /// How fast it may be.
+    pub(crate) pace: Arc<Pace>,
 }
 
 impl Control {
     /// Nothing done, and nobody wants it to stop. No faster than this.
     pub fn paced(pace: Arc<Pace>) -> Self {
         Self { pace, ..Self::default() }
-    }
-
-    /// How fast it may be.
-    pub fn pace(&self) -> &Pace {
-        &self.pace
     }
 
     /// Asks the copy to stop before its next block.

@@ -108,7 +108,7 @@ pub fn copy_part(
             source,
             destination,
             control,
-            block_bytes: control.pace().block_bytes(how.block_bytes),
+            block_bytes: control.pace.block_bytes(how.block_bytes),
             checksum: how.take_crc.then(|| Hasher::new_with_initial_len(before, part.from)),
             has_holes,
             in_kernel: (!how.take_crc && !has_holes).then_some(in_kernel as InKernel),
@@ -273,7 +273,7 @@ impl Copier<'_> {
             offset += count;
             self.count(count);
             self.write_out(offset, WRITE_OUT_BYTES);
-            buffer.account().pay(self.control.pace(), written, || self.control.is_cancelled());
+            buffer.account().pay(&self.control.pace, written, || self.control.is_cancelled());
         }
         Ok(())
     }
