@@ -18,7 +18,7 @@ use scr_core::scavenge::{Builder, Built, Copied, Outcome};
 use scr_ops::{
     holdings, inspect, is_list_lost, may_lack_entries, of_another, Found, Inspected, Plan, Saving,
 };
-use scr_prefix::{FlushEntry, Location, OtherRun};
+use scr_prefix::{FlushEntry, LastRun, Location, OtherRun};
 use std::cell::{Cell, OnceCell};
 
 /// Which job.
@@ -51,17 +51,23 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     Ok(Answer::from(is_safe))
 }
 
-/// Fails where a run of this allocation goes on, as the node of its rank 0 says. One that is just ending is waited for.
+/// Fails where a run of this allocation goes on, as the node of its rank 0 says, or its lock where nobody has recorded the nodes of
+/// that allocation. One that is just ending is waited for.
 fn expect_ended(JobContext { env, params, prefix, allocation, .. }: &JobContext) -> Result<()> {
     let (id, until) = (&*allocation.job_id, Instant::now() + LONGEST_END);
     // No other name becomes a word of a command.
-    let (all, _) = up_and_down(allocation, params.get(&param::NODE_NAME), Vec::new);
-    let is_ours = |run: &OtherRun| run.allocation() == Some(id);
+    let (mut all, _) = up_and_down(allocation, params.get(&param::NODE_NAME), Vec::new);
+    let (files, is_ours) = (&*env.files, |run: &OtherRun| run.allocation() == Some(id));
+    let last = LastRun::read(files, prefix).ok().flatten();
+    let is_other = last.as_ref().is_some_and(|run| run.job_id != id);
+    all.extend(last.filter(|_| !is_other).iter().flat_map(LastRun::all_nodes));
     loop {
-        let begun = OtherRun::begun(&*env.files, prefix).into_iter().filter(is_ours);
+        let begun = OtherRun::begun(files, prefix).into_iter().filter(is_ours);
         let nodes: Vec<_> = begun.filter_map(|run| hostlist::find(run.process()?.1, &all).cloned()).collect();
         let answers = ask(allocation, &nodes, &[], LONGEST_LOOK).unwrap_or_default();
-        let mut runs = answers.inventories.into_values().flat_map(|inventory| inventory.runs);
+        let held = is_other.then(|| OtherRun::under_way(files, prefix).0).unwrap_or_default();
+        let held = held.into_iter().map(|run| run.line);
+        let mut runs = answers.inventories.into_values().flat_map(|inventory| inventory.runs).chain(held);
         let Some(run) = runs.find(|run| is_ours(&OtherRun::of(run))) else { return Ok(()) };
         ensure!(
             Instant::now() < until,

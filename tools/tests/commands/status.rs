@@ -976,6 +976,28 @@ fn a_job_beside_the_one_that_began_last_is_named() {
     }
 }
 
+/// A run was taken for ended whose first node was not among those named, or that was not the last one to begin.
+#[test]
+fn a_job_that_goes_on_is_known_whichever_nodes_are_named_and_whichever_began_last() {
+    let own = std::process::id();
+    for (allocation, line, named) in [
+        ("defjobid", format!("allocation defjobid, rank 0 is process {own} on n0"), "n1"),
+        ("78", "allocation 78, rank 0 is process 1 on n7".to_owned(), "n[0-1]"),
+    ] {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+        let _at_work =
+            Running::begin(&RealFiles, &Prefix::new(job.prefix()), &format!("{line}, since now"), 0, false);
+        let mut command = postrun_of(&job);
+        let ended = command.env("SCR_JOB_ID", allocation).env("SCR_NODELIST", named).output().unwrap();
+        assert_eq!(code(&ended), 2, "{}", err(&ended));
+        assert!(
+            err(&ended).contains(&format!("has not ended, and nothing is saved ({line}")),
+            "{}",
+            err(&ended)
+        );
+    }
+}
+
 /// The message named a file that had never been there, and said that the nodes still had all of it.
 #[test]
 fn the_damaged_file_in_cache_is_named_for_which_a_dataset_cannot_be_saved() {
