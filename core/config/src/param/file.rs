@@ -137,8 +137,11 @@ pub(super) enum Form {
 }
 
 fn groups_lines(bytes: &[u8]) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes);
-    text.lines().map(|line| groups_line(line) + "\n").collect::<String>().into_bytes()
+    // A line may be continued on the next one, and each keeps its number.
+    let text = String::from_utf8_lossy(bytes).replace("\\\n", "\0");
+    let ends = |line: &str| "\n".repeat(1 + line.matches('\0').count());
+    let lines = text.lines().map(|line| groups_line(&line.replace('\0', " ")) + &ends(line));
+    lines.collect::<String>().into_bytes()
 }
 
 /// A line `node[1-4] RACK=r1`, or one of Slurm's topology.conf: `SwitchName=s1 Nodes=node[1-4]`. Switches of switches have no nodes.

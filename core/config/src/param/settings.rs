@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_file_of_groups_gives_lines_that_others_go_before() {
-        let topology = "# ours\nSwitchName=s1 Nodes=n[1-2] LinkSpeed=9\nswitchname=s2 nodes=n3\nSwitchName=top Switches=s[1-2]\n\
+        let topology = "SwitchName=s1 \\\nNodes=n[1-2] LinkSpeed=9\nswitchname=s2 nodes=n3\nSwitchName=top Switches=s[1-2]\n\
                         BlockName=b1 Nodes=n7\nBlockSizes=3\nn[4-5] RACK=r1 # near\nGROUPS=n6 RACK=r2\nn8 RACK\n";
         let files = [
             ("/opt/scr/etc/scr.conf", "SCR_GROUPS_FILE=/etc/topology.conf\nGROUPS=n3 SWITCH=own\n"),
