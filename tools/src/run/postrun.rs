@@ -65,7 +65,7 @@ fn expect_ended(JobContext { env, params, prefix, allocation, .. }: &JobContext)
         let begun = OtherRun::begun(files, prefix).into_iter().filter(is_ours);
         let nodes: Vec<_> = begun.filter_map(|run| hostlist::find(run.process()?.1, &all).cloned()).collect();
         let answers = ask(allocation, &nodes, &[], LONGEST_LOOK).unwrap_or_default();
-        let held = is_other.then(|| OtherRun::under_way(files, prefix).0).unwrap_or_default();
+        let held = if is_other { OtherRun::under_way(files, prefix).0 } else { Vec::new() };
         let held = held.into_iter().map(|run| run.line);
         let mut runs = answers.inventories.into_values().flat_map(|inventory| inventory.runs).chain(held);
         let Some(run) = runs.find(|run| is_ours(&OtherRun::of(run))) else { return Ok(()) };
