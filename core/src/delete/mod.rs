@@ -6,7 +6,7 @@
 
 mod window;
 
-pub(crate) use window::{all, named, slide_window};
+pub(crate) use window::{all, named, report_setting, slide_window};
 
 use crate::typed::route_values;
 use scr_base::describe;

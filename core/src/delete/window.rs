@@ -39,16 +39,24 @@ pub(crate) fn all(job: &Job) -> Result<(), Error> {
     if listed.is_empty() {
         return Ok(());
     }
-    if job.params.get(&param::REQUIRE_RESTART) {
-        return Err(Error::Refused(
-            "SCR_PREFIX_PURGE=1 would delete all datasets from the prefix directory: with SCR_REQUIRE_RESTART=1 the run does not \
-             start without a checkpoint; unset one of the two"
-                .to_owned(),
-        ));
-    }
-    job.report.warn("SCR_PREFIX_PURGE=1 deletes all datasets from the prefix directory");
+    report_setting(job, "SCR_PREFIX_PURGE=1", "all datasets from the prefix directory", true)?;
     job.do_on_first(|| ledger.transact(&Request::Purge(&listed))).doing(doing)?;
     listed.iter().try_for_each(|&id| dataset(job, id))
+}
+
+/// Says that a setting is about to delete something, which the run may need to restart.
+///
+/// # Errors
+/// It may, and the user wants no run without a checkpoint.
+pub(crate) fn report_setting(job: &Job, setting: &str, what: &str, is_needed: bool) -> Result<(), Error> {
+    if is_needed && job.params.get(&param::REQUIRE_RESTART) {
+        return Err(Error::Refused(format!(
+            "{setting} would delete {what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint that it could \
+             restart from; unset one of the two"
+        )));
+    }
+    job.report.warn(&format!("{setting} deletes {what}"));
+    Ok(())
 }
 
 /// Deletes all datasets of a name from the prefix directory, and says whether there was any. Collective.

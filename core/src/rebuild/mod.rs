@@ -26,6 +26,7 @@ use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
 use crate::cache::verify::{PartFiles, Verified};
 use crate::cache::{Cache, CachedDataset};
+use crate::delete::report_setting;
 use crate::error::Error;
 use crate::job::Job;
 use crate::redundancy::repair::shortened;
@@ -292,14 +293,7 @@ fn report_only_copies(job: &Job, ours: &[LocalPart], in_prefix: &PrefixState) ->
     let Some(Listed { newest, seq, .. }) = Listed::of(job, &only)? else { return Ok(()) };
     let setting = if job.params.get(&param::CACHE_PURGE) { "SCR_CACHE_PURGE=1" } else { "SCR_DISTRIBUTE=0" };
     let is_first = in_prefix.first.as_ref().is_none_or(|first| first.seq < seq);
-    if is_first && job.params.get(&param::REQUIRE_RESTART) {
-        return Err(Error::Refused(format!(
-            "{setting} would delete the only copy of {newest}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint \
-             that it could restart from; unset one of the two"
-        )));
-    }
-    job.report.warn(&format!("{setting} deletes the only copy of {newest}"));
-    Ok(())
+    report_setting(job, setting, &format!("the only copy of {newest}"), is_first)
 }
 
 /// The parts in cache that this run may use or remove.

@@ -355,14 +355,16 @@ impl Restart {
         let unread = self.unread.iter().filter(|unread| self.loaded.is_some() && is_away(unread));
         let unread = unread.map(|(seq, name)| (*seq, name.clone(), UNREAD.to_owned()));
         let newest = failed.chain(unread).filter(|(seq, ..)| !self.has_given_up(*seq)).max();
-        if let Some((Seq { id, .. }, name, why)) = newest.filter(|(seq, ..)| Some(*seq) > self.seq(cache)) {
+        let loaded = self.seq(cache);
+        if let Some((Seq { id, .. }, name, why)) = newest.filter(|(seq, ..)| Some(*seq) > loaded) {
             job.report.warn(&format!("dataset {id} `{name}' is newer, and is passed over: {why}"));
         }
         let own = job.params.get(&param::JOB_ID);
         let mut listed = in_prefix.flush.iter().flat_map(FlushFile::entries);
-        let loaded = listed.find(|entry| Some(entry.seq()) == self.seq(cache));
-        let other = loaded.as_ref().and_then(|entry| entry.allocation()).filter(|of| *of != own);
-        let only = cache.datasets().iter().filter(|cached| in_prefix.lacks(&cached.record));
+        let entry = listed.find(|entry| Some(entry.seq()) == loaded);
+        let other = entry.as_ref().and_then(|entry| entry.allocation()).filter(|of| *of != own);
+        let older = cache.datasets().iter().filter(|cached| Some(cached.seq()) < loaded);
+        let only = older.filter(|cached| in_prefix.lacks(&cached.record));
         if let (Some(other), Some(only)) = (other, only.max_by_key(|cached| cached.seq())) {
             job.report.warn(&format!(
                 "{} is in cache only, and is passed over: allocation {other} has gone on from a checkpoint before. To restart from it, \
