@@ -3,7 +3,7 @@
 //! All that follows takes the container for an ordinary file of the first rank of the node. Files that cannot be packed are
 //! flushed file by file, so that no checkpoint is lost for that.
 
-use super::folder_owners::assign_owners;
+use super::folder_owners::{assign_owners, Sums};
 use super::SourceFile;
 use crate::cache::record::FileRecord;
 use crate::cache::{Cache, CachedDataset};
@@ -22,8 +22,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The files of a dataset that this rank flushes: its files, or, on the first rank of each node, a container. The descriptor says
-/// which. Collective.
+/// The files of a dataset that this rank flushes: its files, or, on the first rank of each node, a container, with the checksums
+/// of what this rank has packed. The descriptor says which. Collective.
 pub(super) fn sources(
     job: &Job,
     cache: &Cache,
@@ -31,22 +31,23 @@ pub(super) fn sources(
     dataset: &mut DatasetDescriptor,
     files: Vec<SourceFile>,
     is_detached: bool,
-) -> Result<Vec<SourceFile>, CommError> {
+) -> Result<(Vec<SourceFile>, Sums), CommError> {
     dataset.aggregated = false;
+    let as_they_are = |files| Ok((files, Sums::new()));
     if !is_wanted(job, cache, cached) {
-        return Ok(files);
+        return as_they_are(files);
     }
     let label = cached.record.label();
     let plain = |why: &str| job.report.notice(&format!("the files of {label} are flushed one by one: {why}"));
     if is_detached {
         // The container would have to stay until somebody else ends the flush, and nobody would remove it.
         plain("their transport goes on without the application");
-        return Ok(files);
+        return as_they_are(files);
     }
     let owners = assign_owners(&*job.comm, files.iter().map(|file| &file.name))?;
     if job.any(!owners.shared.is_empty() || owners.is_folder.is_some())? {
         plain("several ranks share one of them");
-        return Ok(files);
+        return as_they_are(files);
     }
     match pack(job, cached, dataset, &files) {
         Ok(packed) => {
@@ -57,7 +58,7 @@ pub(super) fn sources(
             let why = error.agreed()?;
             let _ = job.files().remove_if_there(&cached.part.container());
             plain(&format!("they could not be packed: {why}"));
-            Ok(files)
+            as_they_are(files)
         }
     }
 }
@@ -111,7 +112,7 @@ fn pack(
     cached: &CachedDataset,
     dataset: &DatasetDescriptor,
     files: &[SourceFile],
-) -> Collective<Vec<SourceFile>> {
+) -> Collective<(Vec<SourceFile>, Sums)> {
     let (comm, leader) = (&*job.comm, job.nodes.leader(job.rank()));
     let size = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
     let sizes = route_values(comm, &[(leader, size)])?;
@@ -119,18 +120,21 @@ fn pack(
     let made = if leader == job.rank() { create(job.files(), &path) } else { Ok(()) };
     let replies = if made.is_ok() { places(&path, &sizes) } else { Vec::new() };
     // Without a reply the leader says what is wrong.
-    let (mut wrote, mut reports) = (made, Vec::new());
+    let (mut wrote, mut reports, mut sums) = (made, Vec::new(), Sums::new());
     for (from, (path, offset)) in route_values(comm, &replies)? {
         match write(job, path.as_ref(), offset, files) {
-            Ok(members) => reports.push((from, members)),
+            Ok(members) => {
+                sums.extend(members.iter().map(|member| (member.name.clone(), member.crc)));
+                reports.push((from, members));
+            }
             Err(error) => wrote = Err(error),
         }
     }
     let by_rank = route_values(comm, &reports)?;
     let is_whole = leader == job.rank() && by_rank.len() == sizes.len();
     let packed = wrote.and_then(|()| match is_whole {
-        true => Ok(vec![close(job, &path, dataset, by_rank)?]),
-        false => Ok(Vec::new()),
+        true => Ok((vec![close(job, &path, dataset, by_rank)?], sums)),
+        false => Ok((Vec::new(), sums)),
     });
     job.agree(packed)
 }

@@ -4,6 +4,7 @@
 //! and so agree on their end. The application waits for one only when the cache needs the room of its dataset, when a new
 //! dataset has a file of the same name, or when the run ends.
 
+use super::folder_owners::Sums;
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, Flush, FlushError, FlushReport, ToFlush};
 use crate::cache::flush_file::News;
@@ -23,8 +24,7 @@ use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::commit::CloseOutcome;
 use scr_prefix::ledger::pending::PendingFlush;
-use scr_prefix::{FileName, Index, PrefixError, Withdrawal};
-use std::collections::BTreeMap;
+use scr_prefix::{Index, PrefixError, Withdrawal};
 use std::time::Duration;
 
 /// The surroundings that flushes work with.
@@ -305,7 +305,12 @@ impl Flushes {
         let transport = transport.watched(site.job, &cached.record);
         let mut dataset = cached.record.dataset.clone();
         let (mine, detaches) = (policy::files_of(cached), is_async && transport.survives_job);
-        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, detaches)?;
+        let (mine, sums) = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, detaches)?;
+        let is_news = dataset.aggregated && cached.record.files.iter().any(|file| file.crc.is_none());
+        if dataset.aggregated && site.job.any(is_news)? {
+            record_sums(site, id, &sums)?;
+        }
+        let cached = self::dataset(site.cache, id);
         let (flush, what) =
             (flush_of(site, id, &transport), ToFlush { token: &token, dataset: &dataset, mine: &mine });
         let outcome = match is_async {
@@ -463,7 +468,7 @@ impl Flushes {
         let ended = match outcome {
             Ok(report) => {
                 self.record_success(site, flush, &report);
-                record_sums(site, id, report.sums)?;
+                report.sums.map_or(Ok(()), |sums| record_sums(site, id, &sums))?;
                 Ok(())
             }
             Err(error) => {
@@ -595,12 +600,8 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
 }
 
 /// Records the checksums that a flush was the first to take, so that a restart from cache compares them. Collective.
-fn record_sums(
-    site: &mut FlushSite<'_>,
-    id: u64,
-    sums: Option<BTreeMap<FileName, u32>>,
-) -> Result<(), CommError> {
-    let Some((sums, cached)) = sums.zip(site.cache.dataset_mut(id)) else { return Ok(()) };
+fn record_sums(site: &mut FlushSite<'_>, id: u64, sums: &Sums) -> Result<(), CommError> {
+    let Some(cached) = site.cache.dataset_mut(id) else { return Ok(()) };
     for file in &mut cached.record.files {
         file.crc = file.crc.or_else(|| sums.get(&file.name).copied());
     }

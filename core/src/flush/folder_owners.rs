@@ -10,6 +10,9 @@ use scr_prefix::{FileName, PrefixFile};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+/// Checksums of files.
+pub(crate) type Sums = BTreeMap<FileName, u32>;
+
 /// The answer that this rank gets.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FolderOwners {
@@ -21,7 +24,7 @@ pub(crate) struct FolderOwners {
     /// others the first.
     pub(crate) shared: BTreeMap<FileName, Rank>,
     /// Checksums that another rank knows of files that this rank has without one.
-    pub(crate) sums: BTreeMap<FileName, u32>,
+    pub(crate) sums: Sums,
     /// A name under which this rank has another file than the first rank that has it, and which that is.
     pub(crate) differing: Option<(FileName, Rank)>,
     /// A name under which this rank has a file and another one files in a folder, and which that is.

@@ -67,9 +67,8 @@ use scr_base::fs::{unique_number, Files};
 use scr_comm::CommError;
 use scr_config::param::as_os_str;
 use scr_plugin_api::Transport;
-use scr_prefix::{DatasetDescriptor, FileName};
+use scr_prefix::DatasetDescriptor;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -164,7 +163,7 @@ pub(crate) struct FlushReport {
     /// Their bytes.
     pub(crate) bytes: u64,
     /// The checksums of this rank's files, if those of any rank were not known before.
-    pub(crate) sums: Option<BTreeMap<FileName, u32>>,
+    pub(crate) sums: Option<folder_owners::Sums>,
 }
 
 /// Why a dataset was not flushed, the same on all ranks.

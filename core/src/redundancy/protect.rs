@@ -115,12 +115,12 @@ pub(super) fn record_protected(
     host: &HostSet<'_>,
     length: u64,
 ) -> Result<(), RedundancyError> {
-    if record.local.is_some() {
+    let sums = host.data.checksums(host.job.processors)?;
+    if sums.iter().any(Option::is_some) {
         compare_data(record, &host.data, host.job.processors)?;
     }
-    for (file, sum) in record.files.iter_mut().zip(host.data.checksums(host.job.processors)?) {
-        file.crc = sum;
-    }
+    // One that a fetch has taken stays where the scheme reads no file.
+    record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum.or(file.crc));
     let sums = host.redundancy.checksums(1)?;
     record.redundancy = sums.first().copied().flatten().map(|crc| RedundancyRecord { bytes: length, crc });
     record.local = None;
