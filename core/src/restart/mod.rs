@@ -11,6 +11,7 @@ use current::Wish;
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::flush_file::News;
+use crate::cache::verify::{Extent, PartFiles};
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::{Doing as _, Error};
 use crate::fetch::{Fetcher, Search};
@@ -371,13 +372,18 @@ impl Restart {
         }
     }
 
-    /// The application could not restart from the checkpoint: no run is offered it again, and the next older one takes its place.
-    /// Collective.
+    /// The application could not restart from the checkpoint. If nothing proves the bytes in cache, it is offered the copy in the
+    /// prefix directory. Otherwise no run is offered it again, and the next older one takes its place. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         if let Some(refused) = &self.loaded {
+            if let Some(copy) = copy_of_unproven(from, refused)? {
+                count_attempt(from.job, None);
+                self.loaded = Some(copy);
+                return Ok(());
+            }
             record_refused(from.job, from.cache, refused);
         }
         self.go_to_older(from)
@@ -400,6 +406,21 @@ impl Restart {
             None => Ok(()),
         }
     }
+}
+
+/// A checkpoint fetched anew, if not all its bytes in cache are proven by a checksum, and the prefix directory has it. Collective.
+fn copy_of_unproven(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<CheckpointId>, Error> {
+    let job = from.job;
+    let cached = from.cache.dataset(refused.id).filter(|cached| cached.prefix.is_whole());
+    let cached = cached.filter(|cached| !cached.is_read_in_prefix(job) && job.params.get(&param::FETCH));
+    let Some(CachedDataset { record, part, .. }) = cached else { return Ok(None) };
+    let is_unproven = record.files.iter().any(|file| file.crc.is_none())
+        || PartFiles { files: job.files(), part, record }.verify(job.processors, Extent::Used).is_err();
+    if !job.any(is_unproven)? {
+        return Ok(None);
+    }
+    let next = &|left: &[Candidate], _: &Cache| left.iter().position(|there| there.seq == refused.seq);
+    from.first(&Search { at_start: false, wanted: None, next })
 }
 
 /// One that could not be listed is nobody else's either. If the index cannot be changed, nothing keeps others out; but what it

@@ -134,6 +134,7 @@ impl Session {
         from.report_left_alone();
         self.count_from_restart();
         let next = match self.restart.checkpoint(&self.cache) {
+            Some(same) if same.seq() == loaded.seq => "its copy in the prefix directory is next".to_owned(),
             Some(other) => format!("{next} is `{}'", other.checkpoint().name_text()),
             None if cause == Cause::Replaced => "there is no other one".to_owned(),
             None => "there is no older one".to_owned(),

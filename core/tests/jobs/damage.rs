@@ -3,7 +3,7 @@
 //! Every rank compares every byte that it is given with what it wrote, so a wrong byte fails a test whatever else
 //! happens. If a flip comes with more losses than the scheme survives, the checkpoint must be refused.
 
-use super::world::{file_name, Kept, Outcome, World};
+use super::world::{file_name, said, Kept, Outcome, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_plugin_api::KvTree;
@@ -545,19 +545,48 @@ fn a_flipped_bit_in_the_prefix_directory_is_found_where_files_are_read_in_place(
     restarted.line_with(&["ERROR", "`ckpt.2' cannot be fetched", "checksum"]);
 }
 
+/// A fetch and a flush into one file took checksums, and the record in cache had none.
 #[test]
-fn a_flipped_bit_in_cache_is_found_under_single_where_a_flush_has_taken_checksums() {
-    for asynchronous in ["0", "1"] {
-        let world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE").set("SCR_FLUSH", "1");
+fn a_flipped_bit_in_cache_is_found_under_single_where_a_flush_or_a_fetch_has_taken_checksums() {
+    let ways = [("0", "", false), ("1", "", false), ("0", "AGGREGATE=1", false), ("0", "", true)];
+    for (asynchronous, store, is_fetched) in ways {
+        let world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE").set("SCR_FLUSH", "1").with_store(store);
         let world = world.set("SCR_FLUSH_ASYNC", asynchronous).set("SCR_FLUSH_TYPE", "PTHREAD");
         world.run(|application| {
             application.checkpoint(1, some).expect("it is complete");
             application.finalize().expect("it is flushed");
         });
+        if is_fetched {
+            (0..4).for_each(|node| world.lose(&format!("n{node}")));
+            world.run(|application| application.restart(some)).all_gave(&Some(1));
+        }
         flip(&world.cached_file(&["/r2/", ".0"]), 11);
         let restarted = world.run(|application| application.restart(some));
         restarted.all_gave(&Some(1));
         restarted.line_with(&["ERROR", "rank 2 on n2: dataset 1", "CRC32"]);
+    }
+}
+
+/// The copy in the prefix directory was marked as failed with the one in cache, and the run began at zero.
+#[test]
+fn a_checkpoint_that_nothing_proves_in_cache_is_offered_once_more_from_the_prefix_directory() {
+    let world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE").set("SCR_FLUSH", "1");
+    let world = world.set("SCR_CRC_ON_FLUSH", "0");
+    world.run(|application| application.checkpoint(1, some).expect("it is complete"));
+    flip(&world.cached_file(&["/r2/", ".0"]), 11);
+    let run = world.run(|application| {
+        application.session().have_restart().expect("there is one");
+        application.session().start_restart().expect("it can be read");
+        let refused = said(application.session().complete_restart(false).expect_err("its bytes are wrong"));
+        let step = application.restart(some);
+        application.session().start_restart().expect("it can be read again");
+        let refused_again = said(application.session().complete_restart(false).expect_err("it is refused"));
+        (refused, step, refused_again, application.session().have_restart().expect("nothing is left"))
+    });
+    for (refused, step, refused_again, left) in &run.ranks {
+        assert!(refused.contains("its copy in the prefix directory is next"), "{refused}");
+        assert!(refused_again.contains("there is no older one"), "{refused_again}");
+        assert_eq!((*step, left), (Some(1), &None));
     }
 }
 
