@@ -44,6 +44,7 @@ impl Session {
                 let folders = &mut self.folders;
                 let below = below_prefix(&self.job, name, |path| folders.name_of(&self.job, path, in_place));
                 let routed = below.and_then(|below| {
+                    output.expect_free(&self.cache, &below)?;
                     output.meant.record(&self.job, &below, absolute(&self.job, name))?;
                     output.route(&self.job, below)
                 });

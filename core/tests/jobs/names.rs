@@ -821,6 +821,30 @@ fn output_does_not_replace_files_of_a_checkpoint_that_a_job_can_restart_from() {
     world.run(|application| assert_eq!(restart(application, "b", 1), Some(b"one".to_vec())));
 }
 
+/// The application wrote over the only checkpoint, in this run or the next, and nobody said a word.
+#[test]
+fn output_in_place_gets_no_file_of_a_checkpoint_that_a_job_can_restart_from() {
+    let world = world("1").set("SCR_CACHE_BYPASS", "1");
+    let output = |application: &mut Application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"two"), OutputFlags { checkpoint: false, output: true }).unwrap();
+        let why = session.route_file(file("b", rank).as_bytes()).unwrap_err();
+        assert!(scr_base::describe(&why).contains("files of it belong to dataset 1"), "{why}");
+        session.complete_output(true).unwrap_err();
+    };
+    world.run(|application| {
+        write(application, "one", "b", 1).unwrap();
+        output(application);
+    });
+    lose_all(&world);
+    world.run(|application| {
+        assert_eq!(restart(application, "b", 1), Some(b"one".to_vec()));
+        output(application);
+    });
+    world.run(|application| assert_eq!(restart(application, "b", 1), Some(b"one".to_vec())));
+}
+
 /// Nothing but its flush, which each run tries again, found out that a newer one has its files.
 #[test]
 fn a_checkpoint_that_could_not_be_listed_does_not_come_back_once_it_was_written_over() {

@@ -16,15 +16,15 @@ use crate::cache::part::{PartDir, PartPlace};
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::shared_files::SharedFiles;
 use crate::cache::verify::Opened;
-use crate::cache::{Cache, FilesGiven};
+use crate::cache::{Cache, CachedDataset, FilesGiven};
 use crate::flush::folder_owners::assign_owners;
 use crate::job::Job;
 use scr_base::ensure;
 use scr_base::fs::{At, Durability, File, FsError, How, Kind, Writer};
 use scr_comm::placement::Survives;
 use scr_comm::{Comm, CommError, Rank, Traffic};
-use scr_prefix::ledger::is_recorded;
-use scr_prefix::{FileName, Overwritten};
+use scr_prefix::ledger::{is_recorded, Refusal};
+use scr_prefix::{DatasetDescriptor, FileName, Overwritten};
 use several_nodes::RoutedNames;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -117,6 +117,26 @@ impl Output {
             self.record.files.push(file);
         }
         Ok(path_bytes)
+    }
+
+    /// Output does not take a file in the prefix directory from a checkpoint that a run can restart from, as a flush of it would
+    /// not.
+    pub(super) fn expect_free(&self, cache: &Cache, name: &FileName) -> Result<(), Error> {
+        let DatasetDescriptor { name: own, checkpoint, .. } = &self.record.dataset;
+        let loses = |cached: &&CachedDataset| {
+            let record = &cached.record;
+            let lies_there = record.protection.bypass || cached.prefix.has_files();
+            let is_kept = lies_there && cached.holding().is_restartable() && record.dataset.name != *own;
+            is_kept && record.files.iter().any(|file| file.name == *name)
+        };
+        let is_asked = self.record.protection.bypass && !checkpoint;
+        match cache.datasets().iter().filter(|_| is_asked).find(loses) {
+            Some(CachedDataset { record, .. }) => {
+                let refusal = Refusal::RestartPoint { id: record.dataset.id };
+                Err(Error::Argument(format!("{} is not written: {refusal}", self.record.label())))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Before the application gets the path of a file in the prefix directory: if it is there, an older dataset must not count
