@@ -151,6 +151,13 @@ fn a_group_that_is_not_described_hides_no_other_mistake() {
         assert!(text(&checked).contains(&message), "no `{message}' in\n{}", text(&checked));
     }
     assert!(text(&checked).ends_with(": 6 problems\n"), "{}", text(&checked));
+    // The group of a line of the site that names none is the user's mistake, who was told that nothing is wrong.
+    let scr = Installation::with_system_file("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR\nCKPT=1 INTERVAL=4\n");
+    let file = scr.write("prefix/my.conf", "SCR_CACHE_BYPASS=0\nSCR_GROUP=RAK\n");
+    let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
+    let found = format!("{}:2: SCR_GROUP names the group RAK, which is not defined", file.display());
+    assert!(text(&checked).starts_with(&found), "{}", text(&checked));
+    assert!(text(&checked).ends_with(": 1 problem\n"), "{}", text(&checked));
 }
 
 /// "Nothing is wrong" was taken for an answer about the environment.

@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
     /// The descriptor that the parameters make up without a line.
     fn implied(&mut self, scheme: String) -> Redundancy {
         let params = self.params;
-        let group = self.group(None, params.origin(&param::GROUP));
+        let group = self.group(None);
         let path = params.get(&param::CACHE_BASE);
         let store = self.stores.iter().find(|store| store.path == path);
         if store.is_none_or(|store| !store.enabled) {
@@ -269,12 +269,15 @@ impl<'a> Builder<'a> {
         redundancy
     }
 
-    /// The failure group that a line names with a key of this title, or else the one of all. It must be described.
-    fn group(&mut self, own: Option<(String, String)>, origin: &Origin) -> String {
-        let of_all = || (self.params.get(&param::GROUP), param::GROUP.info().name.to_owned());
-        let (group, name) = own.unwrap_or_else(of_all);
-        if !self.groups.has(&group) {
-            self.fatal.push(Problem::new(origin, self.groups.unknown(&name, &group)));
+    /// The failure group that a line names with a key of this title at a place, or else the one of all. It must be described.
+    fn group(&mut self, own: Option<(String, String, Origin)>) -> String {
+        let of_all = &param::GROUP;
+        let (group, name, origin) = own.unwrap_or_else(|| {
+            (self.params.get(of_all), of_all.info().name.to_owned(), self.params.origin(of_all).clone())
+        });
+        let problem = Problem::new(&origin, self.groups.unknown(&name, &group));
+        if !self.groups.has(&group) && !self.fatal.contains(&problem) {
+            self.fatal.push(problem);
         }
         group
     }
@@ -308,9 +311,8 @@ impl<'a> Builder<'a> {
         if store.is_some_and(|store| !store.enabled) {
             return None;
         }
-        let own =
-            (Keys { line, problems: self.problems }).text("GROUP").map(|own| (own, line.title("GROUP")));
-        let group = self.group(own, &line.origin_of("GROUP"));
+        let own = (Keys { line, problems: self.problems }).text("GROUP");
+        let group = self.group(own.map(|own| (own, line.title("GROUP"), line.origin_of("GROUP"))));
         let mut keys = Keys { line, problems: self.problems };
         let scheme = scheme(&mut keys);
         let (size, failures) = (&param::SET_SIZE, &param::SET_FAILURES);
