@@ -3,7 +3,7 @@
 
 use crate::error::{Doing as _, Error};
 use crate::launcher;
-use crate::log::{Counts, Log};
+use crate::log::{check_logger, Counts, Log};
 use crate::typed::broadcast_value;
 use scr_base::ensure;
 use scr_base::env::Env;
@@ -16,7 +16,7 @@ use scr_comm::tcp::Limits;
 use scr_comm::watched::Pace;
 use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, Traffic};
 use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
-use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
+use scr_config::param::{self, AppConfig, ConfigError, Origin, Param, Params, Problem, Settings};
 use scr_prefix::commit::Commit;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, RunId, Seq};
@@ -104,21 +104,20 @@ impl Job {
         // Rank 0 reads files and environment for all.
         let raw = broadcast_value(&*comm, (comm.rank() == Rank(0)).then(|| Settings::load(&env, app)))?;
         let (params, mut problems) = Params::resolve(&raw, &env);
-        let is_used = params.get(&param::ENABLE) || passes_through(&params);
-        let built = is_used.then(|| {
-            let built = Descriptors::build(&params, &mut problems);
+        let built = is_used(&params).then(|| Descriptors::build(&params, &mut problems));
+        if let Some(built) = &built {
             problems.extend(built.iter().flat_map(|built| cautions(&params, built)));
-            ConfigError::unless(take_fatal(&mut problems, &params), ()).and(built)
-        });
+            problems.extend(check_logger(&params));
+            problems.extend(check_interface(&env, &params));
+            problems.extend(other_requests(&*comm, app)?);
+        }
         let node = params.get(&param::NODE_NAME);
         let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
-        param::sort(&mut problems);
-        problems.iter().for_each(|problem| report.warn(&problem.to_string()));
-        let Some(built) = built else { return Err(Error::Disabled) };
+        let fatal = warn_of(problems, &params, &report);
+        let built = ConfigError::unless(fatal, ()).and(built.ok_or(Error::Disabled)?);
         if launched == 1 && !comm.is_spawned() {
             launcher::expect_alone(&env)?;
         }
-        warn_other_requests(&*comm, app, &report)?;
         let descriptors = agreed_descriptors(&*comm, &node, built)?;
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
         if let Some(watch) = comm.watch() {
@@ -487,10 +486,18 @@ pub fn job_folder(params: &Params) -> PathBuf {
     Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }
 
-/// Removes the problems that no run may start with: those of some kinds, or all if the user wants that.
-fn take_fatal(problems: &mut Vec<Problem>, params: &Params) -> Vec<Problem> {
+fn is_used(params: &Params) -> bool {
+    params.get(&param::ENABLE) || passes_through(params)
+}
+
+/// Warns of what is wrong with settings, and gives what no run may start with: problems of some kinds, or all if the user wants
+/// that.
+pub(crate) fn warn_of(mut problems: Vec<Problem>, params: &Params, report: &Reporter) -> Vec<Problem> {
+    param::sort(&mut problems);
     let is_strict = params.get(&param::STRICT);
-    let mut fatal: Vec<_> = problems.extract_if(.., |problem| is_strict || problem.stops()).collect();
+    let is_fatal = |problem: &mut Problem| is_used(params) && (is_strict || problem.stops());
+    let mut fatal: Vec<_> = problems.extract_if(.., is_fatal).collect();
+    problems.iter().for_each(|problem| report.warn(&problem.to_string()));
     if is_strict && !fatal.is_empty() {
         fatal.push(Problem::new(params.origin(&param::STRICT), STRICTLY.to_owned()));
     }
@@ -585,15 +592,23 @@ fn expect_one_prefix(comm: &dyn Comm, env: &Env, raw: &Settings, prefix: &Prefix
     })
 }
 
-/// The settings that rank 0 has made with `SCR_Config` apply to all. A warning names another rank with different settings.
-fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
-    if let Some(rank) = first_differing(comm, app.to_text().as_bytes())? {
-        report.warn(&format!(
+/// The settings that rank 0 has made with `SCR_Config` apply to all. Names another rank with different settings. Collective.
+fn other_requests(comm: &dyn Comm, app: &AppConfig) -> Result<Option<Problem>, CommError> {
+    let problem = |rank| {
+        let what = format!(
             "rank {rank} differs from rank 0 in what it has set with SCR_Config; the settings of rank 0 apply to all, so let all \
              ranks set the same"
-        ));
-    }
-    Ok(())
+        );
+        Problem::new(&Origin::Application, what)
+    };
+    Ok(first_differing(comm, app.to_text().as_bytes())?.map(problem))
+}
+
+/// A network that this node does not have: what needs one fails later.
+pub fn check_interface(env: &Env, params: &Params) -> Option<Problem> {
+    let wanted = params.get(&param::TCP_INTERFACE)?;
+    let error = choose(Some(&wanted), &env.host, false).err()?;
+    Some(Problem::new(params.origin(&param::TCP_INTERFACE), error.to_string()))
 }
 
 /// Two nodes that do not connect in this time cannot reach each other.

@@ -50,7 +50,7 @@ pub(super) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<(OwnedDir, Seen, 
         return Ok((control, seen, own));
     };
     let node = |rank| format!("{} (rank {rank})", job.nodes.name(rank));
-    job.report.warn(&format!(
+    job.warn_of_setting(&format!(
         "{} and {} see the same control folder on {} (SCR_CNTL_BASE): each node gets a folder of its own there. Name a \
          folder on the nodes themselves",
         node(one),

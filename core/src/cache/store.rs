@@ -115,7 +115,7 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
     }
     let is_used = job.descriptors.redundancy.all().iter().any(|descriptor| descriptor.store == *name);
     if let Some((one, other)) = seen.placement.first_apart_in(said).filter(|_| is_used) {
-        job.report.warn(&format!(
+        job.warn_of_setting(&format!(
             "{origin}: {} and {} see the same files in the store {name}, which has GROUP={} VIEW={}: each node gets a folder of \
              its own there. Say VIEW=GLOBAL if that is meant, or else name a folder on the nodes themselves",
             node(one),

@@ -78,6 +78,11 @@ impl Plugins {
         self.transports.borrow_mut().retain(|_, loaded| loaded.is_ok());
     }
 
+    /// Whether a plugin is loaded: what it refuses then, it refuses again.
+    pub(crate) fn has_opened(&self, kind: PluginKind, name: &str) -> bool {
+        self.opened.borrow().contains_key(&(kind, name.to_owned()))
+    }
+
     /// Finds and loads a plugin on all ranks. Collective the first time.
     fn open(&self, job: &Job, kind: PluginKind, name: &str) -> Collective<Rc<OpenPlugin>> {
         let key = (kind, name.to_owned());

@@ -12,16 +12,16 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::Cache;
 use crate::error::{Doing as _, Error};
-use crate::job::Job;
-use crate::plugin::check_plugins;
+use crate::job::{warn_of, Job};
 use crate::plugin::overdue::{LongestCall, PluginPhase};
+use crate::plugin::{check_plugins, PluginKind};
 use crate::redundancy::plugins::Plugins;
 use scr_base::fs::At;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::placement::{Placement, Survives};
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::descriptor::{protects, Redundancy, NODE};
-use scr_config::param;
+use scr_config::param::{self, ConfigError};
 use scr_plugin_api::SetShape;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,11 +53,9 @@ impl Schemes {
         let mut wrong = Vec::new();
         if job.rank() == Rank(0) {
             let problems = check_plugins(&schemes.plugins.host, &job.params, &job.descriptors, &mut wrong);
-            problems.iter().for_each(|problem| job.report.warn(&problem.to_string()));
+            wrong.extend(warn_of(problems, &job.params, &job.report));
         }
-        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
-        let checked = if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) };
-        job.agree(checked).or_else(|error| {
+        job.agree(ConfigError::unless(wrong, ())).or_else(|error| {
             let why = error.agreed()?;
             Err(Error::Config(why.to_string()))
         })?;
@@ -212,14 +210,16 @@ impl Schemes {
     /// loaded now, which is reported, is loaded by the dataset that needs it. Collective.
     ///
     /// # Errors
-    /// [`CommError`] only.
-    pub(crate) fn load(&self, job: &Job, cache: &Cache) -> Result<(), CommError> {
+    /// [`Error::Config`]: a scheme that is loaded refuses its options or the sets of this job, and would refuse every dataset.
+    pub(crate) fn load(&self, job: &Job, cache: &Cache) -> Result<(), Error> {
         for descriptor in job.descriptors.redundancy.all() {
-            if let Err(error) = self.protection_of(job, cache, descriptor) {
-                let (why, next) =
-                    (error.agreed()?, "the next dataset tries again, and cannot be written without it");
-                job.report.error(&format!("{why}; {next}"));
+            let Err(error) = self.protection_of(job, cache, descriptor) else { continue };
+            let why = error.agreed()?;
+            if self.plugins.has_opened(PluginKind::Scheme, &descriptor.scheme) && !job.is_recovery {
+                return Err(Error::Config(format!("no dataset could be written: {why}")));
             }
+            let next = "the next dataset tries again, and cannot be written without it";
+            job.report.error(&format!("{why}; {next}"));
         }
         let sets = self.sets.borrow();
         let all = job.descriptors.redundancy.all().into_iter();

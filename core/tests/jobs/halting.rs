@@ -1,6 +1,6 @@
 //! A job stops on each condition of the halt file when it is met and not before, and runs on where none holds.
 
-use super::world::{Application, Outcome, Source, World};
+use super::world::{plugins, Application, Outcome, Source, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_prefix::{ChangedEnd, Ended, Halt, LastRun, Prefix};
@@ -11,18 +11,27 @@ fn some(rank: Rank) -> Vec<usize> {
 
 /// SCR_Init succeeded, though the page says that it fails for each setting of which it warns.
 #[test]
-fn a_setting_that_only_a_run_finds_useless_is_an_error_with_scr_strict() {
+fn a_setting_that_a_run_warns_of_is_an_error_with_scr_strict() {
+    let plugins = format!("{}:/nowhere", plugins().display());
     let settings = [
         ("SCR_HALT_SECONDS", "600", "the end of the allocation is not known"),
         ("SCR_METRICS_DIR", "/nowhere/at/all", "the metrics of this job cannot be written"),
         ("SCR_SET_FAILURES", "3\nSCR_COPY_TYPE=RS", "It goes on with SCR_SET_FAILURES=1"),
+        ("SCR_COPY_TYPE", "FILE\nCKPT=0 TYPE=XOR SETSIZE=3", "has no key SETSIZE"),
+        ("STORE", "/nodes COUNT=2 FLUSHH=SYNC", "has no key FLUSHH"),
+        ("SCR_PLUGIN_PATH", &plugins, "there is no such folder"),
+        ("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9", "there is no facility `LOG_LOCAL9'"),
+        ("SCR_TCP_INTERFACE", "ib77", "SCR_TCP_INTERFACE=ib77 is neither a network interface"),
+        ("SCR_CNTL_BASE", "DIR/control", "see the same control folder"),
     ];
     for (name, value, why) in settings {
         for strict in ["0", "1"] {
             let mut world = World::new(2, 2).set("SCR_STRICT", strict);
-            world.put_in(Source::SystemFile, name, value);
+            world.put_in(Source::SystemFile, name, &value.replace("DIR", &world.dir().display().to_string()));
             let run = world.try_run(|begun| begun.err().map(|error| error.to_string()));
-            run.line_with(&["WARNING", why]);
+            let error = run.ranks[0].clone().unwrap_or_default();
+            let said = run.lines.iter().any(|line| line.contains("WARNING") && line.contains(why));
+            assert!(said || strict == "1" && error.contains(why), "{name}: {error} {:?}", run.lines);
             let is_refused =
                 |error: &Option<String>| error.as_ref().is_some_and(|error| error.contains("SCR_STRICT=1"));
             assert_eq!(run.ranks.iter().all(is_refused), strict == "1", "{name}: {:?}", run.ranks);

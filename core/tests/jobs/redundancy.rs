@@ -122,6 +122,29 @@ fn rs_with_more_failures_than_the_job_has_nodes_to_lose_is_refused_at_the_start(
     }
 }
 
+/// `SCR_Init` succeeded, and no checkpoint could be written.
+#[test]
+fn a_scheme_that_refuses_the_sets_of_a_job_is_refused_at_the_start() {
+    for (nodes, replicas, is_refused) in [(1, 7, false), (2, 7, true), (3, 2, false), (3, 7, true)] {
+        let mut world = World::new(6, nodes);
+        world.put_in(
+            Source::UserFile,
+            "SCR_COPY_TYPE",
+            &format!("FILE\nCKPT=0 TYPE=PARTNER REPLICAS={replicas}"),
+        );
+        let begun = world.try_run(|begun| begun.err().map(|error| error.to_string()));
+        for rank in begun.ranks {
+            let why = format!("{replicas} copies of each member's data were asked for");
+            assert_eq!(
+                rank.as_ref().is_some_and(|error| error.contains(&why)),
+                is_refused,
+                "{nodes}: {rank:?}"
+            );
+            assert_eq!(rank.is_some(), is_refused);
+        }
+    }
+}
+
 /// A site's default for all jobs kept each one on two nodes from beginning.
 #[test]
 fn rs_survives_fewer_failures_where_a_site_has_chosen_more_than_a_job_has_nodes_for() {

@@ -11,6 +11,7 @@ use crate::prelude::*;
 use scr_comm::Rank;
 use scr_config::descriptor::{cautions, Descriptors};
 use scr_config::param::{FileOf, Origin, Problem, Settings};
+use scr_core::check_interface;
 use scr_core::log::check_logger;
 use scr_core::plugin::{check_plugins, PluginHost};
 use std::os::unix::fs::PermissionsExt;
@@ -175,6 +176,7 @@ impl Configuration {
         let why = why.map(|why| problem(origin, param::NODELIST.info().name, &why));
         add(Effect::Ignored, why.collect());
         add(Effect::None, missing_bases(&params));
+        add(Effect::None, check_interface(env, &params).into_iter().collect());
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
     }
