@@ -55,7 +55,7 @@ pub use detached::record::VERSION as RECORD_VERSION;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::{resolve_pending_flushes, LeftWhole};
 pub(crate) use flushes::{FlushSite, Flushes};
-pub(crate) use policy::is_due_at_start;
+pub(crate) use policy::{is_due_at_start, load_transports};
 pub(crate) use scr_prefix::ledger::MakeCurrent;
 pub use throttle::SharedSlots;
 pub use under_way::{flushes_under_way, FlushUnderWay};

@@ -13,11 +13,11 @@ use crate::job::Job;
 use crate::plugin::Manifest;
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
-use scr_comm::Collective;
+use scr_comm::{Collective, CommError};
 use scr_config::descriptor::{FlushBy, Store};
 use scr_config::param;
 use scr_prefix::rank2file::FAN_OUT;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a dataset is to be flushed as soon as it is complete. A plan of the run says which, or else the setting.
 /// `retry_pending`: a checkpoint could not be flushed.
@@ -70,9 +70,26 @@ pub(super) fn transport_of(
     if cached.record.protection.bypass {
         return Ok(TransportInUse::default());
     }
-    let wanted = flush_by(job, &cache.stores()[cached.store].name);
+    transport_from(job, cache, schemes, &cache.stores()[cached.store].name)
+}
+
+fn transport_from(job: &Job, cache: &Cache, schemes: &Schemes, store: &str) -> Collective<TransportInUse> {
+    let wanted = flush_by(job, store);
     let of_host = |manifest: &Manifest| host_options(job, cache, &wanted, manifest);
     schemes.plugins.transport(job, &wanted, &of_host)
+}
+
+/// Loads the transports that new datasets need, so that one that refuses shows before there is anything to lose. The next flush
+/// tries again. Collective.
+pub(crate) fn load_transports(job: &Job, cache: &Cache, schemes: &Schemes) -> Result<(), CommError> {
+    let used = job.descriptors.redundancy.all().into_iter().filter(|used| !used.bypass);
+    for store in used.map(|used| &used.store).collect::<BTreeSet<_>>() {
+        if let Err(error) = transport_from(job, cache, schemes, store) {
+            let so = "nothing is flushed with it, and what is in cache only is lost with the allocation";
+            job.report.error(&format!("{}; {so}", error.agreed()?));
+        }
+    }
+    Ok(())
 }
 
 /// The transport of a store, which may be one that is no longer described.

@@ -16,7 +16,7 @@ use crate::cache::{bases, Cache, CachedDataset};
 use crate::delete;
 use crate::error::Doing as _;
 use crate::fetch::{Fetcher, AS_MANY_RANKS};
-use crate::flush::{resolve_pending_flushes, Flushes, LeftWhole, SharedSlots};
+use crate::flush::{load_transports, resolve_pending_flushes, Flushes, LeftWhole, SharedSlots};
 use crate::halt::HaltConditions;
 use crate::holdings::Standing;
 use crate::job::Job;
@@ -99,6 +99,7 @@ impl Session {
         record.iter().for_each(|run| job.report_failed(run.write(job.files(), &job.prefix).map(drop)));
         found?;
         session.schemes.load(&session.job, &session.cache)?;
+        load_transports(&session.job, &session.cache, &session.schemes)?;
         session.background.start(&session.job, &session.cache.open)?;
         session.slide_windows()?;
         session.count_from_restart();

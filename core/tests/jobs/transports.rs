@@ -156,6 +156,19 @@ fn a_job_whose_transport_has_no_library_does_not_begin() {
     assert!(run.ranks.iter().all(|why| why.contains("libscr_sync.so: No such file")), "{:?}", run.ranks);
 }
 
+/// The first flush said so, hours later.
+#[test]
+fn a_transport_without_the_library_of_its_vendor_is_reported_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    let world = world("FLUSH=BBAPI LIBRARY=/nowhere/libbbAPI.so", &folder);
+    let (library, exe) = ("libscr_bbapi.so", std::env::current_exe().unwrap());
+    std::fs::copy(exe.with_file_name(library), folder.path().join(library)).unwrap();
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../etc/plugins.d/bbapi.toml");
+    std::fs::copy(manifest, folder.path().join("bbapi.toml")).unwrap();
+    let begun = world.run(|_| ());
+    begun.line_with(&["ERROR", "/nowhere/libbbAPI.so", "nothing is flushed with it"]);
+}
+
 /// It stayed synchronous, with two warnings.
 #[test]
 fn an_asynchronous_flush_for_which_nobody_names_a_transport_is_made_by_threads() {
