@@ -38,7 +38,7 @@ pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, barrier, Op};
 use scr_comm::{Comm, CommError, Rank};
-use scr_config::param::{self, Origin};
+use scr_config::param::{self, Origin, Params};
 use scr_prefix::{DatasetDescriptor, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -280,6 +280,12 @@ pub(crate) fn purge(job: &Job, cache: &Cache, in_prefix: Option<&PrefixState>) -
     Ok(barrier(&*job.comm)?)
 }
 
+/// The setting by which a run that begins deletes what it has in cache, if there is one.
+pub fn cache_purge(params: &Params) -> Option<&'static str> {
+    let purges = params.get(&param::CACHE_PURGE).then_some("SCR_CACHE_PURGE=1");
+    purges.or((!params.get(&param::DISTRIBUTE)).then_some("SCR_DISTRIBUTE=0"))
+}
+
 /// Names the newest of the checkpoints of which a setting is about to delete the only copy. Collective.
 ///
 /// # Errors
@@ -291,7 +297,7 @@ fn report_only_copies(job: &Job, ours: &[LocalPart], in_prefix: &PrefixState) ->
     };
     let only: Vec<_> = ours.iter().filter(is_only_copy).cloned().collect();
     let Some(Listed { newest, seq, .. }) = Listed::of(job, &only)? else { return Ok(()) };
-    let setting = if job.params.get(&param::CACHE_PURGE) { "SCR_CACHE_PURGE=1" } else { "SCR_DISTRIBUTE=0" };
+    let setting = cache_purge(&job.params).unwrap_or_default();
     let is_first = in_prefix.first.as_ref().is_none_or(|first| first.seq < seq);
     report_setting(job, setting, &format!("the only copy of {newest}"), is_first)
 }

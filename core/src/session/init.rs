@@ -211,7 +211,7 @@ impl Session {
     /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has.
     fn find_datasets(&mut self, is_shared: bool) -> Result<PrefixState, Error> {
         let began = self.job.elapsed();
-        let purge = self.job.purges(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
+        let purge = rebuild::cache_purge(&self.job.params).is_some() && !self.job.is_recovery;
         let mut in_prefix = PrefixState::read(&self.job)?;
         if purge {
             rebuild::purge(&self.job, &self.cache, Some(&in_prefix))?;
