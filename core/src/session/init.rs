@@ -166,7 +166,6 @@ impl Session {
     /// Loads the checkpoint to restart from, or says why there is none.
     fn load_first(&mut self, in_prefix: &PrefixState, left_whole: LeftWhole) -> Result<(), Error> {
         let unused = in_prefix.unused(&self.cache);
-        self.earlier = in_prefix.good_names();
         let takes_over = self.takes_over();
         let Self { job, cache, schemes, restart, of_other_ranks, .. } = self;
         let mut from = Fetcher::new(job, cache, schemes);
@@ -198,9 +197,9 @@ impl Session {
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
                 let cure = format!("; to restart from it, end this run and {AS_MANY_RANKS}");
-                starts_without(job, &what, &cure, &self.unread)?;
+                self.starts_without(&what, &cure, &self.unread)?;
             }
-            (false, None, Some(why)) => starts_without(job, why, "", &self.unread)?,
+            (false, None, Some(why)) => self.starts_without(why, "", &self.unread)?,
             (_, Some(_), _) => from.report_left_alone(),
             (false, None, None) => job.report.info("there is no checkpoint to restart from"),
             (true, None, _) => (),
@@ -241,6 +240,7 @@ impl Session {
         }
         self.of_other_ranks = std::mem::take(&mut found.of_other_ranks);
         in_prefix.is_any_left = found.is_any_left;
+        self.earlier = in_prefix.good_names();
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.offer_none_refused(&in_prefix);
         self.restart.unread.append(&mut found.not_tried);
@@ -258,7 +258,7 @@ impl Session {
             match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
                 Some(Ok(unread)) => self.restart.unread.push(unread),
                 Some(Err(why)) if newest == Seq::default() => {
-                    starts_without(&self.job, &why, "", &in_prefix.listed_names())?;
+                    self.starts_without(&why, "", &in_prefix.listed_names())?;
                 }
                 _ => (),
             }
@@ -292,6 +292,43 @@ impl Session {
 }
 
 impl Session {
+    /// There are checkpoints, and this run begins with none of them, which is reported with what can be done, or refused.
+    ///
+    /// # Errors
+    /// The user wants no such run.
+    pub(super) fn starts_without(
+        &self,
+        why: &str,
+        cure: &str,
+        unread: &BTreeSet<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let (job, what) = (&self.job, format!("there are checkpoints, but {why}"));
+        if job.params.get(&param::REQUIRE_RESTART) {
+            return Err(Error::Refused(format!(
+                "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
+            )));
+        }
+        if job.rank() != Rank(0) {
+            return Ok(());
+        }
+        let (kept, lost): (Vec<_>, Vec<_>) =
+            unread.iter().rev().partition(|name| self.ranks_of_kept(name).is_some());
+        let over = |does: &str, names: &[&Vec<u8>]| {
+            let quoted = names.iter().map(|name| format!("`{}'", String::from_utf8_lossy(name)));
+            let shown = shortened(&quoted.collect::<Vec<_>>(), SHOWN);
+            if names.is_empty() {
+                shown
+            } else {
+                format!(", and {does} write over {shown}")
+            }
+        };
+        let over = over("may", &lost) + &over("does not", &kept);
+        job.report.error(&format!(
+            "{what}: the run starts without a checkpoint{over}{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
+        ));
+        Ok(())
+    }
+
     /// Enters a dataset that an earlier run has left in cache.
     fn insert(&mut self, restored: Restored) {
         let store = self.cache.store_index(&restored.record.protection.store);
@@ -364,32 +401,6 @@ fn watched(comm: Rc<dyn Comm>, env: &Env, call: &'static str) -> Rc<dyn Comm> {
     let watched = Watched::new(comm, move || clock.elapsed(), move |text| report.warn_here(text));
     watched.watch().into_iter().for_each(|watch| watch.begin(call));
     Rc::new(watched)
-}
-
-/// There are checkpoints, and this run begins with none of them, which is reported with what can be done, or refused.
-///
-/// # Errors
-/// The user wants no such run.
-pub(super) fn starts_without(
-    job: &Job,
-    why: &str,
-    cure: &str,
-    unread: &BTreeSet<Vec<u8>>,
-) -> Result<(), Error> {
-    let what = format!("there are checkpoints, but {why}");
-    if job.params.get(&param::REQUIRE_RESTART) {
-        return Err(Error::Refused(format!(
-            "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
-        )));
-    }
-    let names: Vec<_> =
-        unread.iter().rev().map(|name| format!("`{}'", String::from_utf8_lossy(name))).collect();
-    let over = if names.is_empty() { "" } else { ", and may write over " };
-    let names = shortened(&names, SHOWN);
-    job.report.error(&format!(
-        "{what}: the run starts without a checkpoint{over}{names}{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
-    ));
-    Ok(())
 }
 
 /// A message names so many checkpoints.

@@ -1,6 +1,6 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
-use super::init::{expect_all_read, starts_without};
+use super::init::expect_all_read;
 use super::restart_files::Listed;
 use super::route::MeantPaths;
 use super::{Error, Phase, Session};
@@ -26,12 +26,8 @@ impl Session {
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
         if name.is_none() && self.restart.owes_one {
             if self.job.params.get(&param::REQUIRE_RESTART) {
-                starts_without(
-                    &self.job,
-                    "none is left that the application can restart from",
-                    "",
-                    &self.unread,
-                )?;
+                let why = "none is left that the application can restart from";
+                self.starts_without(why, "", &self.unread)?;
             }
             if let Some(left) = &self.restart.passed_over {
                 return Err(Error::Refused(format!(

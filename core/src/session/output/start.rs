@@ -171,15 +171,20 @@ impl Session {
 
     /// Says that a checkpoint of another number of ranks is about to leave. Local.
     pub(in crate::session) fn warn_of_others(&self, call: &str, name: &[u8]) {
-        let is_asked = self.job.rank() == Rank(0) && self.protects(name);
-        let ranks = is_asked.then(|| self.ranks_of_earlier(name)).flatten();
-        let size = self.job.comm.size();
-        if let Some(ranks) = ranks.filter(|&ranks| ranks != u64::from(size)) {
+        let is_asked = self.job.rank() == Rank(0);
+        if let Some(ranks) = is_asked.then(|| self.ranks_of_kept(name)).flatten() {
+            let size = self.job.comm.size();
             self.job.report.warn(&format!(
                 "{call}: {ranks} ranks wrote the checkpoint `{}', and this run has {size}: no run restarts from it any more",
                 String::from_utf8_lossy(name)
             ));
         }
+    }
+
+    /// How many ranks wrote a checkpoint that this run does not write over, since their number is another one. Local, on rank 0.
+    pub(in crate::session) fn ranks_of_kept(&self, name: &[u8]) -> Option<u64> {
+        let ranks = self.protects(name).then(|| self.ranks_of_earlier(name)).flatten();
+        ranks.filter(|&ranks| ranks != u64::from(self.job.comm.size()))
     }
 
     /// How many ranks wrote the newest checkpoint of this name, in the index or in a cache, if it is still there and that can be
