@@ -3,7 +3,7 @@
 //!
 //! | command | what it asks | what is meant to differ |
 //! |---|---|---|
-//! | `scr status` | what a run restarts from, of what is left after a loss: [`Held::holding`], and the chooser of the run | no `SCR_CURRENT`: that is said to one run |
+//! | `scr status` | what a run restarts from, of what is left after a loss: [`Held::holding`], and the chooser of the run | what only the next run knows, such as other ranks |
 //! | `scr postrun`, `scr index` | what is saved: [`Saving`](super::Saving) | what was found damaged is tried: other nodes may have it whole |
 //! | `scr clean` | what would be lost: the same, of all that a folder has | it asks no other node |
 //! | `scr flush-file` | what is recorded | it asks neither the nodes nor what was refused: scripts of C SCR rely on that |

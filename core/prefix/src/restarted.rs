@@ -35,6 +35,11 @@ impl Restarted {
         read.map_err(|fault| PrefixError::of_file(fault, OF_DAMAGE))
     }
 
+    /// Whether it was from this name in this allocation.
+    pub fn is_of(&self, name: &[u8], job_id: &str) -> bool {
+        self.name == name && self.job_id == job_id
+    }
+
     /// From a tree; `path` is for the error.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, FsError> {
         tree.json(RESTART).at("use", path)

@@ -99,5 +99,5 @@ pub(super) fn record_chosen(job: &Job, name: &[u8], went_back: &WentBack) -> Res
 fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Restarted>, Error> {
     let last = job.on_first(|| Restarted::read(job.files(), &job.prefix));
     let last = last.doing("reading whether SCR_CURRENT was restarted from before")?;
-    Ok(last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID)))
+    Ok(last.filter(|last| last.is_of(name, &job.params.get(&param::JOB_ID))))
 }

@@ -8,6 +8,7 @@
 use super::build::described;
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, ScavengedPart};
+use crate::cache::filemap::{Entry, Journal};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir, PartPlace};
 use crate::cache::record::{DatasetKey, RankRecord};
@@ -192,6 +193,14 @@ impl Copier<'_> {
         let mut copied = CopiedPart { rank: map.record.rank.0, ..CopiedPart::default() };
         let mut folders = BTreeSet::from([self.prefix.dataset_dir(to.id)]);
         let record = map.record.clone();
+        // As a run does it: who looks at the part later compares lengths only.
+        let noted = |in_files: bool, came: Result<u32, FileError>| {
+            let is_wrong = matches!(came, Err(FileError::Checksum { .. })) && !record.protection.bypass;
+            if is_wrong && !Journal::is_held(self.files, &from.filemap()) {
+                let _unnoted = Journal::add(self.files, from, &[Entry::WrongBytes { in_files }]);
+            }
+            came
+        };
         for file in &mut map.record.files {
             let source = PartPlace::file(from, &record, file);
             let target = to.file(&record, file);
@@ -205,13 +214,14 @@ impl Copier<'_> {
                 Ok(false) => self.file(&source, &target, &wanted, to.id, progress),
                 Err(error) => Err(error.into()),
             };
-            file.crc = copied.count(file.bytes, came).or(file.crc);
+            file.crc = copied.count(file.bytes, noted(true, came)).or(file.crc);
         }
         if let Some(kept) = record.redundancy {
             let (crc, mode, mtime) = (Some(kept.crc), 0o600, (0, 0));
             let wanted = Wanted { bytes: kept.bytes, crc, mode, mtime, unchanged: false };
             let (source, target) = (from.redundancy(), to.redundancy());
-            copied.count(kept.bytes, self.file(&source, &target, &wanted, to.id, progress));
+            let came = self.file(&source, &target, &wanted, to.id, progress);
+            copied.count(kept.bytes, noted(false, came));
         }
         for folder in folders.iter().filter(|folder| self.files.status(folder).is_ok()) {
             if let Err(error) = self.files.sync_dir(folder) {

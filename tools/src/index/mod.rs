@@ -10,13 +10,14 @@ mod show;
 
 use crate::prelude::*;
 use crate::progress::Progress;
+use crate::status::loss_of;
 use clap::Command;
 use scr_core::scavenge::{BuildError, Builder, Built, Outcome};
 use scr_ops::{
     delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Extracted, Held, Import,
     Imported, OpsError, Plan, Saving,
 };
-use scr_prefix::{FlushEntry, Index, Location, PrefixError, Summary};
+use scr_prefix::{ledger, FlushEntry, Index, Location, PrefixError, Summary};
 use std::os::unix::ffi::OsStrExt;
 
 /// The action, and the index.
@@ -156,8 +157,16 @@ fn list(env: &Env, prefix: &Prefix, args: &IndexArgs) -> Result<Answer> {
     let is_classic = classic::is_meant();
     let is_there = env.files.status(&prefix.index_file()).is_ok();
     let (index, holdings) = known(env, prefix)?;
-    let summary = |id| Summary::read(&*env.files, prefix, id);
-    let is_readable = |id| summary(id).map_err(|error| warn(describe(&error))).is_ok();
+    // The files are looked at of those that a run would try, until one is whole.
+    let tried = ledger::in_order(&index, None).into_iter().filter(|_| !is_classic);
+    let lost: Vec<_> =
+        tried.map_while(|one| Some((one.seq.id, loss_of(&*env.files, prefix, &one)?))).collect();
+    let is_readable = |id| {
+        let lost = lost.iter().find(|(lost, _)| *lost == id).map(|(_, why)| why.clone());
+        let why = lost.or_else(|| Some(describe(&Summary::read(&*env.files, prefix, id).err()?)));
+        why.iter().for_each(warn);
+        why.is_none()
+    };
     let rows = show::rows(&index, &holdings, is_readable);
     if rows.is_empty() {
         warn(match environment::was_used(prefix) {

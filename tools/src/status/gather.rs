@@ -13,12 +13,13 @@ use scr_core::cache::owner::Owner;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::holdings::{next, Goal, Holding};
 use scr_core::plugin::PluginHost;
+use scr_core::rebuild::cache_purge;
 use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, Held, Inspected, Saving};
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::{
     Ended, FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, OtherRun, Overwritten, PrefixFile,
-    Rank2File, RestartPoint,
+    Rank2File, RestartPoint, Restarted,
 };
 
 /// All that is known of a job.
@@ -44,6 +45,10 @@ pub(super) struct Facts {
     pub(super) why: Vec<String>,
     /// Whether the application reads checkpoints in the prefix directory.
     pub(super) reads_in_prefix: bool,
+    /// The settings by which the next run takes nothing from the caches, and nothing from the prefix directory.
+    pub(super) bars: [Option<String>; 2],
+    /// The checkpoint that the next run goes back to, by `SCR_CURRENT`.
+    pub(super) wish: Option<Vec<u8>>,
     /// Whether it is not known what the prefix directory has.
     pub(super) is_index_unread: bool,
     /// The datasets that `scr postrun` saves.
@@ -138,11 +143,19 @@ impl Facts {
         facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
         facts.recorded = files.status(&prefix.flush_file()).ok().map(|status| status.mtime.0);
-        let index = facts.known(LedgerDir::new(files, prefix).index_as_it_is());
+        let index = facts.known(LedgerDir::new(files, prefix).index_of_run(!facts.state.may_run()));
+        facts.trouble.extend(prefix.take_notes());
         facts.is_index_unread = index.is_none();
         let params = environment::params_of(env, prefix);
         facts.reads_in_prefix = params.get(&param::GLOBAL_RESTART);
-        let job_id = facts.run.as_ref().map_or_else(|| params.get(&param::JOB_ID), |run| run.job_id.clone());
+        let given = params.get(&param::JOB_ID);
+        let job_id = facts.run.as_ref().map_or_else(|| given.clone(), |run| run.job_id.clone());
+        let is_next = params.origin(&param::JOB_ID).is_set() && !facts.state.may_run();
+        let next_id = if is_next { given } else { job_id.clone() };
+        let other = (next_id != job_id).then(|| format!("SCR_JOB_ID={next_id}"));
+        let unfetched = (!params.get(&param::FETCH)).then(|| "SCR_FETCH=0".to_owned());
+        let purged = params.get(&param::PREFIX_PURGE).then(|| "SCR_PREFIX_PURGE=1".to_owned());
+        facts.bars = [cache_purge(&params).map(str::to_owned).or(other), purged.or(unfetched)];
         let may_lack = may_lack_entries(files, prefix, &job_id);
         let recorded = holdings(files, prefix, &flush, index.as_ref(), None);
         let saving = Saving::of(&recorded, &job_id, may_lack);
@@ -161,11 +174,20 @@ impl Facts {
         let all =
             found.map_or(recorded, |found| holdings(files, prefix, &flush, index.as_ref(), Some(found)));
         if params.get(&param::SCAVENGE) {
-            facts.take_saving(&Saving::of(&all, job_id, may_lack), &all);
+            facts.take_saving(&Saving::of(&all, &next_id, may_lack), &all);
         }
-        let loss = |candidate: &Candidate| why_lost(files, prefix, candidate);
-        index.iter().for_each(|index| facts.take_saved(index, &all, &loss));
+        let loss = |candidate: &Candidate| loss_of(files, prefix, candidate);
         facts.take_cached(&all);
+        let newest = facts.cached.first().map(|held| held.entry.seq()).filter(|_| facts.bars[0].is_none());
+        let listed = index.as_ref().and_then(|index| Some(ledger::in_order(index, None).list.first()?.seq));
+        let newest = newest.max(listed.filter(|_| facts.bars[1].is_none()));
+        facts.wish = params.get(&param::CURRENT).map(String::into_bytes).filter(|name| {
+            let last = facts.known(Restarted::read(files, prefix)).flatten();
+            let last = last.filter(|last| last.is_of(name, &next_id));
+            // A job goes on from what it has written since it went back.
+            last.is_none_or(|last| newest < Some(last.next))
+        });
+        index.iter().for_each(|index| facts.take_saved(index, &all, &loss));
         let saved = facts.saved.as_ref().map(|saved| saved.entry.id);
         let why = all.iter().filter(|held| held.entry.is_at(Location::Cache) || Some(held.entry.id) == saved);
         facts.why = why.map(|held| format!("{}: {}", held.entry.name_text(), held.in_words())).collect();
@@ -186,6 +208,16 @@ impl Facts {
         rest.due(self.now, KnownEnd { job_id, time })
     }
 
+    /// The settings that keep a run from checkpoints.
+    pub(super) fn by_bars(&self) -> String {
+        let bars = joined(self.bars.iter().flatten(), " and ");
+        if bars.is_empty() {
+            bars
+        } else {
+            format!(" for a run with {bars}")
+        }
+    }
+
     /// Whether a job like the last one can restart from a checkpoint, as far as it depends on who wrote it.
     fn can_read(&self, point: RestartPoint) -> bool {
         self.run.as_ref().is_none_or(|run| run.can_read(point))
@@ -193,14 +225,14 @@ impl Facts {
 
     /// The checkpoint that a run would restart from in the prefix directory. One whose files are not there is said to be lost.
     fn take_saved(&mut self, index: &Index, all: &[Held], loss: &dyn Fn(&Candidate) -> Option<String>) {
-        let mut candidates = ledger::in_order(index, None).list;
+        let mut candidates = ledger::in_order(index, self.wish.as_deref()).list;
         loop {
             self.take_saved_of(&candidates, all);
             let saved = self.saved.as_ref().map(|saved| saved.entry.seq());
             let chosen = candidates.iter().position(|candidate| Some(candidate.seq) == saved);
             let Some((at, why)) = chosen.and_then(|at| Some((at, loss(&candidates[at])?))) else { return };
-            let name = candidates.remove(at).name_text();
-            self.trouble.push(format!("`{name}' in the prefix directory may be unreadable: {why}"));
+            candidates.remove(at);
+            self.trouble.push(why);
         }
     }
 
@@ -284,8 +316,13 @@ impl Facts {
     }
 }
 
-/// Why no run could read a checkpoint in the prefix directory, as far as its lists, the lengths of its files and the records of
-/// those tell that were given to later datasets.
+/// That no run may be able to read a checkpoint in the prefix directory, and why.
+pub(crate) fn loss_of(files: &dyn Files, prefix: &Prefix, candidate: &Candidate) -> Option<String> {
+    let what = format!("`{}' in the prefix directory may be unreadable", candidate.name_text());
+    why_lost(files, prefix, candidate).map(|why| format!("{what}: {why}"))
+}
+
+/// As far as its lists, the lengths of its files and the records of those tell that were given to later datasets.
 fn why_lost(files: &dyn Files, prefix: &Prefix, candidate: &Candidate) -> Option<String> {
     let id = candidate.seq.id;
     // What a later release has written is lost for this one.

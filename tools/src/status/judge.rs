@@ -136,11 +136,16 @@ impl<'f> Judged<'f> {
     }
 }
 
-/// The newest checkpoint of those in cache of which this is so, and of that in the prefix directory.
+/// What a run takes of those in cache of which this is so, and of that in the prefix directory, with the settings that it has.
 fn newest(facts: &Facts, is_left: impl Fn(&Held) -> bool) -> Option<&Held> {
-    let cached = facts.cached.iter().filter(|checkpoint| is_left(checkpoint));
+    let [no_cache, no_prefix] = facts.bars.each_ref().map(Option::is_some);
+    let cached = facts.cached.iter().filter(|checkpoint| !no_cache && is_left(checkpoint));
     // If a checkpoint has two copies, the one in the prefix directory outlives the other.
-    let left: Vec<_> = cached.chain(&facts.saved).collect();
+    let mut left: Vec<_> = cached.chain(facts.saved.iter().filter(|_| !no_prefix)).collect();
+    let is_wish = |held: &Held| facts.wish.as_ref() == Some(&held.entry.name);
+    if left.iter().any(|held| is_wish(held)) {
+        left.retain(|held| is_wish(held));
+    }
     let holdings: Vec<_> = left.iter().map(|checkpoint| checkpoint.holding()).collect();
     let next = holdings::first(&holdings, facts.reads_in_prefix)?;
     left.into_iter().rfind(|checkpoint| checkpoint.holding() == next)
@@ -155,7 +160,9 @@ fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
     if facts.lacks_list || is_unread || facts.unusable.as_ref().is_some_and(is_unknown) {
         return Protection::Unknown;
     }
-    let Some(checkpoint) = newest else { return Protection::Nothing("there is no checkpoint".to_owned()) };
+    let Some(checkpoint) = newest else {
+        return Protection::Nothing(format!("there is no checkpoint{}", facts.by_bars()));
+    };
     if facts.saved.as_ref() == newest {
         return Protection::InPrefix;
     }

@@ -15,6 +15,7 @@ mod render;
 use crate::prelude::*;
 use crate::run::{JobArgs, PlacedJob};
 use crate::table::output_columns;
+pub(crate) use gather::loss_of;
 use gather::Facts;
 use judge::{Badness, Judged};
 use scr_base::parallel::at_a_time;

@@ -162,7 +162,7 @@ fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
     let Some(back_to) = cost.back_to else {
         let is_other = facts.of_others.iter().any(Option::is_some);
         let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
-        return format!("all work, as no checkpoint{} is left", of.unwrap_or_default());
+        return format!("all work, as no checkpoint{} is left{}", of.unwrap_or_default(), facts.by_bars());
     };
     let time = cost.seconds.map_or_else(|| "the work since then".to_owned(), seconds);
     let lost = match cost.checkpoints {
@@ -249,10 +249,12 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// What a run does after a job that has lost its newest checkpoint.
+/// What a run does after a job that has lost its newest checkpoint, or with settings that choose another one.
 fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     let is_lost = facts.unusable.as_ref().is_some_and(|held| matches!(held.copy, Copy::Lost(_)));
-    let is_due = is_lost && matches!(facts.state, State::Died | State::Stopped) && !facts.is_index_unread;
+    let is_due = is_lost && matches!(facts.state, State::Died | State::Stopped);
+    let is_set = facts.state.has_ended() && (facts.wish.is_some() || !facts.by_bars().is_empty());
+    let is_due = (is_due || is_set) && !facts.is_index_unread;
     let to = judged.newest.map(|to| format!("a run restarts from {}", to.entry.name_text()));
     is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
 }

@@ -38,10 +38,11 @@ fn listed(prefix: &Path) -> String {
 
 #[test]
 fn the_datasets_that_c_scr_flushed_are_listed() {
-    let prefix = sample();
+    let prefix = whole_sample();
     let table = "\
 DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
    4 YES   2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28   * ckpt.4
+   3 -     only in cache               8.03 KiB 2026-11-21 03:28     ckpt.3
    2 YES   2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28     ckpt.2
 ";
     assert_eq!(listed(prefix.path()), table);
@@ -290,7 +291,7 @@ fn a_warning_says_that_a_job_will_not_use_the_current_dataset() {
     assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
 }
 
-/// Both were shown with a star.
+/// Both were shown with a star. Their files are not there.
 #[test]
 fn of_two_datasets_with_one_name_only_the_newer_is_listed_as_current() {
     let prefix = sample();
@@ -299,8 +300,8 @@ fn of_two_datasets_with_one_name_only_the_newer_is_listed_as_current() {
     Index::update(&RealFiles, &folder, |index| index.record(&again, true)).expect("it can");
     let table = "\
 DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
-   7 YES                                                           * ckpt.4
-   2 YES   2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28     ckpt.2
+   7 NO                                                            * ckpt.4
+   2 NO    2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28     ckpt.2
 ";
     assert_eq!(listed(prefix.path()), table);
     let (_, json) = run(prefix.path(), &["--json"]);

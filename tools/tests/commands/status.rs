@@ -224,7 +224,71 @@ fn a_checkpoint_whose_files_have_left_the_prefix_directory_is_said_to_be_lost() 
     fs::remove_file(job.prefix().join("ckpt.1/rank_0")).unwrap();
     let after = status(&job, &[]);
     assert_eq!((code(&after), line(&after, "in prefix").as_str()), (1, "nothing"));
-    assert!(err(&after).contains("`ckpt.1' in the prefix directory may be unreadable: "), "{}", err(&after));
+    let words = "`ckpt.1' in the prefix directory may be unreadable: ";
+    assert!(err(&after).contains(words), "{}", err(&after));
+    // The index said YES of it.
+    let index = scr(&job).args(["index", "--prefix"]).arg(job.prefix()).output().unwrap();
+    assert!(out(&index).contains(" 1 NO ") && err(&index).contains(words), "{}{}", out(&index), err(&index));
+}
+
+/// It said that all work is lost, or that a run starts without a checkpoint, and a run made a new index and found it.
+#[test]
+fn a_lost_or_damaged_index_counts_as_the_next_run_makes_it_anew() {
+    let job = FinishedJob::new();
+    fs::remove_dir_all(job.path().join("nodes")).unwrap();
+    let path = job.prefix().join(".scr/index.scr");
+    for damage in [None, Some("no tree at all")] {
+        fs::remove_file(&path).unwrap();
+        damage.into_iter().for_each(|text| fs::write(&path, text).unwrap());
+        let found = status(&job, &[]);
+        assert_eq!(code(&found), 0, "{}{}", out(&found), err(&found));
+        assert!(line(&found, "in prefix").starts_with("ckpt.1, "), "{}", out(&found));
+        assert!(err(&found).contains("index.scr"), "{}", err(&found));
+        assert_eq!(fs::read_to_string(&path).ok().as_deref(), damage, "nothing is changed");
+        fs::write(&path, "").unwrap();
+    }
+}
+
+/// It said what a run restarts from without them.
+#[test]
+fn the_settings_of_the_next_run_choose_what_it_restarts_from() {
+    let saved = FinishedJob::new();
+    let cached = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let none = |with: &str| format!("against nothing: there is no checkpoint for a run with {with}");
+    let all_nodes = "against the loss of all nodes: it is in the prefix directory".to_owned();
+    for (job, settings, protected, back) in [
+        (
+            &saved,
+            &[("SCR_FETCH", "0"), ("SCR_DISTRIBUTE", "0")][..],
+            none("SCR_DISTRIBUTE=0 and SCR_FETCH=0"),
+            None,
+        ),
+        (&saved, &[("SCR_DISTRIBUTE", "0")], all_nodes.clone(), Some("ckpt.1")),
+        (&saved, &[("SCR_JOB_ID", "other")], all_nodes, Some("ckpt.1")),
+        (&cached, &[("SCR_DISTRIBUTE", "0")], none("SCR_DISTRIBUTE=0"), None),
+        (&cached, &[("SCR_CACHE_PURGE", "1")], none("SCR_CACHE_PURGE=1"), None),
+        (&cached, &[("SCR_JOB_ID", "other")], none("SCR_JOB_ID=other"), None),
+        (
+            &cached,
+            &[("SCR_FETCH", "0")],
+            "against the loss of any 1 of 2 nodes (XOR)".to_owned(),
+            Some("ckpt.1"),
+        ),
+    ] {
+        let prefix = job.prefix().display().to_string();
+        let of_run = command(job, &[&prefix]).envs(settings.iter().copied()).output().unwrap();
+        assert_eq!(line(&of_run, "protected"), protected, "{settings:?}");
+        let next = match back {
+            Some(name) => format!("a run restarts from {name}"),
+            None => "a run starts without a checkpoint".to_owned(),
+        };
+        assert!(line(&of_run, "next").ends_with(&next), "{settings:?}: {}", out(&of_run));
+        assert_eq!(code(&of_run), i32::from(back.is_none()), "{settings:?}");
+        let conf = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect::<String>();
+        fs::write(job.prefix().join(".scrconf"), conf).unwrap();
+        assert_eq!(line(&status(job, &[]), "protected"), protected, "{settings:?} in a file");
+        fs::remove_file(job.prefix().join(".scrconf")).unwrap();
+    }
 }
 
 /// It named the newest one.
@@ -252,6 +316,11 @@ fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
             "{why:?}"
         );
         assert_eq!(line(&chosen, "lost with"), format!("1 node or more: nothing more, back to {name}"));
+        // A setting that the command reads was not looked at.
+        let other = if name == "ckpt.1" { "ckpt.2" } else { "ckpt.1" };
+        let dir = job.prefix().display().to_string();
+        let wished = command(&job, &[&dir]).env("SCR_CURRENT", other).output().unwrap();
+        assert_eq!(line(&wished, "next"), format!("a run restarts from {other}"));
     }
 
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
@@ -390,8 +459,7 @@ fn damaged_files_are_named_and_take_nothing_else_away() {
         assert!([0, 1].contains(&code(&damaged)), "{file}: {}", err(&damaged));
         assert!(err(&damaged).contains(words), "{file}: {}", err(&damaged));
         if file == "index.scr" {
-            assert_eq!(line(&damaged, "in prefix"), "not known: the index cannot be read");
-            assert!(!out(&damaged).contains("no checkpoint is left"), "{}", out(&damaged));
+            assert!(line(&damaged, "in prefix").starts_with("ckpt.1, "), "{}", out(&damaged));
         }
         let json = json_of(&status(&job, &["--json"]));
         assert!(json["trouble"][0].as_str().unwrap().contains(words), "{json}");
@@ -605,6 +673,25 @@ fn without_the_list_and_without_the_nodes_it_is_not_known_what_is_in_cache() {
         ["n0", "n1"].iter().for_each(|node| fs::remove_file(job.path().join("lost").join(node)).unwrap());
         expect_saved(&job, &postrun(&job));
     }
+}
+
+/// It went on to say that `scr postrun' saves it, and that a run restarts from it.
+#[test]
+fn what_could_not_be_saved_for_wrong_bytes_is_lost_from_then_on() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    assert_eq!(line(&status(&job, &[]), "next"), "`scr postrun' saves ckpt.1");
+    let of_other =
+        command(&job, &[job.prefix().to_str().unwrap()]).env("SCR_JOB_ID", "other").output().unwrap();
+    assert_eq!(line(&of_other, "next"), "a run starts without a checkpoint");
+    for rank in 0..2 {
+        let part = job.node(rank).join(format!("user1/scr.defjobid/scr.dataset.1/r{rank}/rank_{rank}"));
+        fs::write(part, [b'y'; 1000]).unwrap();
+    }
+    let ended = postrun(&job);
+    assert!(code(&ended) == 1 && err(&ended).contains("`ckpt.1' could not be saved: "), "{}", err(&ended));
+    let after = status(&job, &[]);
+    assert!(line(&after, "in cache").starts_with("ckpt.1 is lost: "), "{}", out(&after));
+    assert_eq!(line(&after, "next"), "a run starts without a checkpoint");
 }
 
 /// They were said to be lost, with the advice to drop them.
@@ -955,7 +1042,8 @@ fn of_a_job_that_goes_on_nothing_is_saved_and_of_any_other_everything() {
 fn with_an_index_that_cannot_be_read_and_nothing_in_cache_nothing_is_known() {
     let job = FinishedJob::new();
     (0..2).for_each(|node| fs::remove_dir_all(job.node(node).join("user1")).unwrap());
-    fs::write(job.prefix().join(".scr/index.scr"), "no tree at all").unwrap();
+    fs::remove_file(job.prefix().join(".scr/index.scr")).unwrap();
+    fs::create_dir(job.prefix().join(".scr/index.scr")).unwrap();
     let unknown = status(&job, &[]);
     for label in ["protected", "in prefix", "lost with"] {
         assert!(line(&unknown, label).contains("not known"), "{}", out(&unknown));

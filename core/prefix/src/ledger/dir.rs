@@ -34,6 +34,9 @@ pub struct RecordedLists {
     pub replacing: Option<Vec<Vec<PrefixFile>>>,
 }
 
+/// An index, or why a new one is to take its place.
+type Faulty = Result<Held<Index>, Fault>;
+
 /// Something was done, or the flush of another dataset has to end first.
 #[derive(Debug)]
 pub enum Turn<T> {
@@ -80,6 +83,16 @@ impl<'a> LedgerDir<'a> {
     /// The index cannot be read, is damaged, or is of another version.
     pub fn index_as_it_is(&self) -> Result<Index, PrefixError> {
         Index::read(self.files, self.prefix)
+    }
+
+    /// The index that the run there has, or one that begins: in the place of one that is damaged or lost a new one, which is not
+    /// written.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of another version.
+    pub fn index_of_run(&self, begins: bool) -> Result<Index, PrefixError> {
+        let read = self.unless_faulty(self.index_as_it_is().map(Held::new), begins)?.map(|held| held.content);
+        read.or_else(|fault| heal::rebuild(self.files, self.prefix, &self.numbers()?, &fault, false))
     }
 
     /// Reads once more after a damaged index was replaced, if this process may do that.
@@ -293,23 +306,35 @@ impl<'a> LedgerDir<'a> {
     }
 
     fn read_index(&self, locked: &Locked<'_>, request: &Request<'_>) -> Result<Held<Index>, PrefixError> {
-        let fault = match locked.read::<Index>() {
-            Err(error) if error.is_damage() => Some(Fault::Damaged(error)),
-            Ok(held) if held.content.entries().is_empty() => self.is_missing()?.then_some(Fault::Missing),
-            // A run looks once: an older copy that somebody puts back meanwhile is found by the next one.
-            Ok(held) if matches!(request, Request::BeginRun { .. }) => {
-                match heal::contradiction(self.files, self.prefix, &held.content, &self.numbers()?)? {
-                    None => return Ok(held),
-                    fault => fault,
-                }
+        // A run looks once: an older copy that somebody puts back meanwhile is found by the next one.
+        let begins = matches!(request, Request::BeginRun { .. });
+        match self.unless_faulty(locked.read(), begins)? {
+            Ok(held) => Ok(held),
+            Err(fault) => {
+                let index = heal::rebuild(self.files, self.prefix, &self.numbers()?, &fault, true)?;
+                locked.write(Held::new(index))?;
+                locked.read()
             }
-            read => return read,
-        };
-        if let Some(fault) = fault {
-            let index = heal::rebuild(self.files, self.prefix, &self.numbers()?, &fault)?;
-            locked.write(Held::new(index))?;
         }
-        locked.read()
+    }
+
+    /// What was read, or why a new index is to take its place.
+    fn unless_faulty(
+        &self,
+        read: Result<Held<Index>, PrefixError>,
+        begins: bool,
+    ) -> Result<Faulty, PrefixError> {
+        let fault = match &read {
+            Ok(held) if held.content.entries().is_empty() => self.is_missing()?.then_some(Fault::Missing),
+            Ok(held) if begins => {
+                heal::contradiction(self.files, self.prefix, &held.content, &self.numbers()?)?
+            }
+            _ => None,
+        };
+        match read {
+            Err(damage) if damage.is_damage() => Ok(Err(Fault::Damaged(damage))),
+            read => Ok(fault.map_or(Ok(read?), Err)),
+        }
     }
 
     fn decide(

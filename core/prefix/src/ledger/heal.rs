@@ -12,7 +12,7 @@ use scr_base::env::local_time;
 use scr_base::fs::{At, Files};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Makes a new index, for a process that has the lock of the old one. The user is told so.
+/// Makes a new index. The user is told so. A process that has the lock of the old one `keeps` that one; others only look.
 ///
 /// # Errors
 /// A summary cannot be read for a reason that may pass, or the damaged index cannot be kept.
@@ -21,6 +21,7 @@ pub(super) fn rebuild(
     prefix: &Prefix,
     ids: &Ids,
     fault: &Fault,
+    keeps: bool,
 ) -> Result<Index, PrefixError> {
     let mut ledger = Ledger { index: Index::new(), ids: ids.clone() };
     let withdrawn = ids.withdrawn();
@@ -40,7 +41,10 @@ pub(super) fn rebuild(
     index.doubt_all(Seq { run: ids.last_run(), id: ids.next() });
     let listed = index.entries().len();
     let path = prefix.index_file();
-    let aside = || keep(files, prefix).map(|aside| format!("; it is kept as {}", aside.display()));
+    let aside = || match keeps {
+        true => keep(files, prefix).map(|aside| format!("; it is kept as {}", aside.display())),
+        false => Ok(String::new()),
+    };
     let what = match fault {
         Fault::Missing => format!("{} is missing", path.display()),
         Fault::Damaged(damage) => damage.fault() + &aside()?,
@@ -54,10 +58,13 @@ pub(super) fn rebuild(
         }
         Fault::Foreign => format!("{} is that of another prefix directory{}", path.display(), aside()?),
     };
-    prefix.note(format!(
-        "{what}. A new index lists the {listed} datasets whose summaries say that they are complete. The bytes of each are \
-         compared before a job restarts from it; `scr index' shows them"
-    ));
+    prefix.note(match keeps {
+        true => format!(
+            "{what}. A new index lists the {listed} datasets whose summaries say that they are complete. The bytes of each are \
+             compared before a job restarts from it; `scr index' shows them"
+        ),
+        false => format!("{what}; `scr index', or the next run, puts a new one in its place"),
+    });
     Ok(index)
 }
 
