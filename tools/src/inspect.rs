@@ -169,6 +169,8 @@ struct Row {
     /// `None`: not known.
     lost: Option<Vec<u32>>,
     local: bool,
+    /// Whether its files lie in the prefix directory, and a record of them alone in cache.
+    bypass: bool,
     recoverable: bool,
     /// Whether anybody can say that.
     known: bool,
@@ -182,6 +184,7 @@ impl Row {
         Self {
             lost: Some(found.lost.clone()),
             local: found.kept.is_local,
+            bypass: found.kept.bypass,
             recoverable: found.is_whole(),
             known: silent.is_none() && found.unknown.is_none(),
             why: silent.or_else(|| found.unknown.clone()).or_else(|| found.kept.damage.clone()),
@@ -192,7 +195,8 @@ impl Row {
     fn unknown(dataset: &DatasetDescriptor, why: Option<String>) -> Self {
         let name = dataset.name_text();
         let DatasetDescriptor { id, checkpoint, ranks, .. } = *dataset;
-        Self { id, name, checkpoint, ranks, lost: None, local: false, recoverable: false, known: false, why }
+        let (lost, [local, bypass, recoverable, known]) = (None, [false; 4]);
+        Self { id, name, checkpoint, ranks, lost, local, bypass, recoverable, known, why }
     }
 
     fn state(&self) -> String {
@@ -200,6 +204,7 @@ impl Row {
             (Some(why), _) => format!("{}: {why}", if self.known { "lost" } else { "not known" }),
             (None, Some(lost)) if !lost.is_empty() => "can be rebuilt".to_owned(),
             _ if self.local => "whole, local".to_owned(),
+            _ if self.bypass => "whole, in the prefix directory".to_owned(),
             _ => "whole".to_owned(),
         }
     }
