@@ -214,7 +214,7 @@ impl HaltStatus {
         let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
         let holds = halt.reason(environment::now(env), end);
         holds.iter().for_each(|reason| warn(format_args!("{reason}; {}", reason.cure(prefix.dir()))));
-        let holds = holds.map(|reason| in_classic_words(&reason, environment::now(env)));
+        let holds = holds.map(|reason| reason.to_string());
         Self { file: prefix.halt_file().display().to_string(), halt, holds }
     }
 

@@ -37,6 +37,10 @@ fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
     assert!(!says(&["--list"], "no job has used it"));
     let (found, holds) = listed(&scr);
     assert_eq!((&found["exit_reason"], holds), (&serde_json::json!("JOB_HALTED"), true));
+    // The reason was another one than that of `scr status'.
+    let status = scr.in_prefix(&["status", "--json", "--offline"]).output().expect("the command starts");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert_eq!(found["holds"], status["halt"]["now"]);
     // The same from elsewhere, by the name that C SCR has, in the folder that is named.
     std::os::unix::fs::symlink(scr.path("bin/scr"), scr.path("bin/scr_halt")).expect("a link");
     let mut classic = std::process::Command::new(scr.path("bin/scr_halt"));
