@@ -16,7 +16,7 @@ use scr_comm::tcp::Limits;
 use scr_comm::watched::Pace;
 use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, Traffic};
 use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
-use scr_config::param::{self, AppConfig, ConfigError, Origin, Param, Params, Problem, Settings};
+use scr_config::param::{self, AppConfig, ConfigError, Origin, Params, Problem, Settings};
 use scr_prefix::commit::Commit;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, RunId, Seq};
@@ -292,10 +292,10 @@ impl Job {
         self.comm.size() < self.launched
     }
 
-    /// Whether a parameter asks for something to be deleted when the run begins. A recovery deletes nothing: datasets written
-    /// since the run began must stay.
-    pub(crate) fn purges(&self, what: &Param<bool>) -> bool {
-        self.params.get(what) && !self.is_recovery
+    /// Whether the prefix directory is purged when the run begins. A recovery deletes nothing: datasets written since the run
+    /// began must stay.
+    pub(crate) fn purges_prefix(&self) -> bool {
+        self.params.get(&param::PREFIX_PURGE) && !self.is_recovery
     }
 
     /// This rank.
@@ -594,14 +594,11 @@ fn expect_one_prefix(comm: &dyn Comm, env: &Env, raw: &Settings, prefix: &Prefix
 
 /// The settings that rank 0 has made with `SCR_Config` apply to all. Names another rank with different settings. Collective.
 fn other_requests(comm: &dyn Comm, app: &AppConfig) -> Result<Option<Problem>, CommError> {
-    let problem = |rank| {
-        let what = format!(
-            "rank {rank} differs from rank 0 in what it has set with SCR_Config; the settings of rank 0 apply to all, so let all \
-             ranks set the same"
-        );
-        Problem::new(&Origin::Application, what)
-    };
-    Ok(first_differing(comm, app.to_text().as_bytes())?.map(problem))
+    let differing = first_differing(comm, app.to_text().as_bytes())?.map(|rank| format!(
+        "rank {rank} differs from rank 0 in what it has set with SCR_Config; the settings of rank 0 apply to all, so let all \
+         ranks set the same"
+    ));
+    Ok(differing.map(|what| Problem::new(&Origin::Application, what)))
 }
 
 /// A network that this node does not have: what needs one fails later.

@@ -160,7 +160,7 @@ pub(crate) fn ask(
 }
 
 /// What is said of a dataset.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 struct Row {
     id: u64,
     name: String,
@@ -195,8 +195,7 @@ impl Row {
     fn unknown(dataset: &DatasetDescriptor, why: Option<String>) -> Self {
         let name = dataset.name_text();
         let DatasetDescriptor { id, checkpoint, ranks, .. } = *dataset;
-        let (lost, [local, bypass, recoverable, known]) = (None, [false; 4]);
-        Self { id, name, checkpoint, ranks, lost, local, bypass, recoverable, known, why }
+        Self { id, name, checkpoint, ranks, why, ..Self::default() }
     }
 
     fn state(&self) -> String {

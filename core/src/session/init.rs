@@ -80,7 +80,7 @@ impl Session {
         let (mut session, is_shared) = Self::open(comm, env, app, recovers)?;
         let (control, host) = (session.cache.control(), &session.schemes.plugins.host);
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
-        if session.job.purges(&param::PREFIX_PURGE) {
+        if session.job.purges_prefix() {
             delete::all(&session.job)?;
             rebuild::purge(&session.job, &session.cache, None)?;
         }
@@ -187,7 +187,7 @@ impl Session {
             let is_there = || job.run.wait_for_prefix(job.files(), &job.prefix);
             job.on_first(is_there).doing("finding the checkpoint to restart from")?;
         }
-        if !is_found && job.params.get(&param::FETCH) && !job.purges(&param::PREFIX_PURGE) {
+        if !is_found && job.params.get(&param::FETCH) && !job.purges_prefix() {
             left_whole.refuse(job)?;
         }
         if !is_found {
@@ -311,20 +311,15 @@ impl Session {
         if job.rank() != Rank(0) {
             return Ok(());
         }
-        let (kept, lost): (Vec<_>, Vec<_>) =
-            unread.iter().rev().partition(|name| self.ranks_of_kept(name).is_some());
-        let over = |does: &str, names: &[&Vec<u8>]| {
-            let quoted = names.iter().map(|name| format!("`{}'", String::from_utf8_lossy(name)));
-            let shown = shortened(&quoted.collect::<Vec<_>>(), SHOWN);
-            if names.is_empty() {
-                shown
-            } else {
-                format!(", and {does} write over {shown}")
-            }
+        let quoted = |name: &Vec<u8>| {
+            let only = self.ranks_of_kept(name).map_or("", |_| " (only with SCR_REPLACE_OTHER_RANKS=1)");
+            format!("`{}'{only}", String::from_utf8_lossy(name))
         };
-        let over = over("may", &lost) + &over("does not", &kept);
+        let names: Vec<_> = unread.iter().rev().map(quoted).collect();
+        let over = if names.is_empty() { "" } else { ", and may write over " };
+        let names = shortened(&names, SHOWN);
         job.report.error(&format!(
-            "{what}: the run starts without a checkpoint{over}{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
+            "{what}: the run starts without a checkpoint{over}{names}{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
         ));
         Ok(())
     }

@@ -54,8 +54,8 @@ fn a_run_with_another_number_of_ranks_says_that_it_starts_without_a_checkpoint_o
             "ERROR",
             "there are checkpoints, but",
             why,
-            // It said that it may write over it, which SCR_Start_output refuses.
-            "the run starts without a checkpoint, and does not write over `ckpt.1'; to restart from it",
+            // SCR_Start_output refuses to, which was not said.
+            "the run starts without a checkpoint, and may write over `ckpt.1' (only with SCR_REPLACE_OTHER_RANKS=1); to",
         ]);
         let alarming = |line: &&String| line.contains(" ERROR: ") || line.contains(" WARNING: ");
         assert_eq!(outcome.lines.iter().filter(alarming).count(), 1, "{}", outcome.lines.join("\n"));

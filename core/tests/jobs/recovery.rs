@@ -256,7 +256,7 @@ fn what_the_settings_ask_for_in_the_prefix_directory_is_there_before_the_session
 /// The settings are those of the start, and what was written since must not be deleted, nor given up for an older one.
 #[test]
 fn settings_that_delete_or_choose_at_a_start_do_nothing_at_a_recovery() {
-    let purges: &[_] = &[("SCR_CACHE_PURGE", "1"), ("SCR_PREFIX_PURGE", "1")];
+    let purges: &[_] = &[("SCR_CACHE_PURGE", "1"), ("SCR_PREFIX_PURGE", "1"), ("SCR_DISTRIBUTE", "0")];
     for settings in [purges, &[("SCR_CURRENT", "ckpt.1")]] {
         for flush in [("SCR_FLUSH", "0"), ("SCR_FLUSH", "1")] {
             let settings: &'static _ = Box::leak([settings, &[flush]].concat().into_boxed_slice());

@@ -17,7 +17,9 @@ use scr_ops::{
     delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Extracted, Held, Import,
     Imported, OpsError, Plan, Saving,
 };
-use scr_prefix::{ledger, FlushEntry, Index, Location, PrefixError, Summary};
+use scr_prefix::ledger::{self, Candidate};
+use scr_prefix::{FlushEntry, Index, Location, PrefixError, Summary};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 /// The action, and the index.
@@ -159,11 +161,11 @@ fn list(env: &Env, prefix: &Prefix, args: &IndexArgs) -> Result<Answer> {
     let (index, holdings) = known(env, prefix)?;
     // The files are looked at of those that a run would try, until one is whole.
     let tried = ledger::in_order(&index, None).into_iter().filter(|_| !is_classic);
-    let lost: Vec<_> =
-        tried.map_while(|one| Some((one.seq.id, loss_of(&*env.files, prefix, &one)?))).collect();
-    let is_readable = |id| {
-        let lost = lost.iter().find(|(lost, _)| *lost == id).map(|(_, why)| why.clone());
-        let why = lost.or_else(|| Some(describe(&Summary::read(&*env.files, prefix, id).err()?)));
+    let loss = |one: Candidate| Some((one.seq.id, loss_of(&*env.files, prefix, &one)?));
+    let lost: BTreeMap<_, _> = tried.map_while(loss).collect();
+    let is_readable = |id: u64| {
+        let read = || Some(describe(&Summary::read(&*env.files, prefix, id).err()?));
+        let why = lost.get(&id).cloned().or_else(read);
         why.iter().for_each(warn);
         why.is_none()
     };

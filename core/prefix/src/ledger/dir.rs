@@ -34,8 +34,7 @@ pub struct RecordedLists {
     pub replacing: Option<Vec<Vec<PrefixFile>>>,
 }
 
-/// An index, or why a new one is to take its place.
-type Faulty = Result<Held<Index>, Fault>;
+type ReadIndex = Result<Held<Index>, PrefixError>;
 
 /// Something was done, or the flush of another dataset has to end first.
 #[derive(Debug)]
@@ -91,8 +90,8 @@ impl<'a> LedgerDir<'a> {
     /// # Errors
     /// It cannot be read, or is of another version.
     pub fn index_of_run(&self, begins: bool) -> Result<Index, PrefixError> {
-        let read = self.unless_faulty(self.index_as_it_is().map(Held::new), begins)?.map(|held| held.content);
-        read.or_else(|fault| heal::rebuild(self.files, self.prefix, &self.numbers()?, &fault, false))
+        let held = self.unless_faulty(self.index_as_it_is().map(Held::new), begins)?;
+        held.map_or_else(|fault| heal::rebuild(*self, &fault, false), |held| Ok(held.content))
     }
 
     /// Reads once more after a damaged index was replaced, if this process may do that.
@@ -308,22 +307,18 @@ impl<'a> LedgerDir<'a> {
     fn read_index(&self, locked: &Locked<'_>, request: &Request<'_>) -> Result<Held<Index>, PrefixError> {
         // A run looks once: an older copy that somebody puts back meanwhile is found by the next one.
         let begins = matches!(request, Request::BeginRun { .. });
-        match self.unless_faulty(locked.read(), begins)? {
-            Ok(held) => Ok(held),
-            Err(fault) => {
-                let index = heal::rebuild(self.files, self.prefix, &self.numbers()?, &fault, true)?;
-                locked.write(Held::new(index))?;
-                locked.read()
-            }
-        }
+        self.unless_faulty(locked.read(), begins)?.or_else(|fault| {
+            locked.write(Held::new(heal::rebuild(*self, &fault, true)?))?;
+            locked.read()
+        })
     }
 
     /// What was read, or why a new index is to take its place.
     fn unless_faulty(
         &self,
-        read: Result<Held<Index>, PrefixError>,
+        read: ReadIndex,
         begins: bool,
-    ) -> Result<Faulty, PrefixError> {
+    ) -> Result<Result<Held<Index>, Fault>, PrefixError> {
         let fault = match &read {
             Ok(held) if held.content.entries().is_empty() => self.is_missing()?.then_some(Fault::Missing),
             Ok(held) if begins => {

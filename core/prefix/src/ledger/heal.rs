@@ -5,7 +5,7 @@
 //! The damaged index stays beside the new one.
 
 use super::facts::names_of;
-use super::{decide::completed, Event, Ledger, MakeCurrent};
+use super::{decide::completed, Event, Ledger, LedgerDir, MakeCurrent};
 use crate::error::unless_damaged;
 use crate::{DatasetDescriptor, Ids, Index, Prefix, PrefixError, Seq, Summary, Withdrawal};
 use scr_base::env::local_time;
@@ -16,13 +16,8 @@ use std::time::{Duration, UNIX_EPOCH};
 ///
 /// # Errors
 /// A summary cannot be read for a reason that may pass, or the damaged index cannot be kept.
-pub(super) fn rebuild(
-    files: &dyn Files,
-    prefix: &Prefix,
-    ids: &Ids,
-    fault: &Fault,
-    keeps: bool,
-) -> Result<Index, PrefixError> {
+pub(super) fn rebuild(of: LedgerDir<'_>, fault: &Fault, keeps: bool) -> Result<Index, PrefixError> {
+    let (LedgerDir { files, prefix }, ids) = (of, of.numbers()?);
     let mut ledger = Ledger { index: Index::new(), ids: ids.clone() };
     let withdrawn = ids.withdrawn();
     for Found { dataset, at } in found(files, prefix, None)? {
