@@ -66,7 +66,8 @@ pub(super) fn drop_named<E: From<PrefixError>>(
 ) -> Result<Dropped, E> {
     let is_meant = |seq: Seq| after.is_none_or(|after| seq > after);
     let ledger = LedgerDir { files, prefix };
-    let mut listed = ledger.index()?.entries();
+    let index = ledger.index()?;
+    let mut listed = index.entries();
     listed.retain(|entry| entry.name == name && is_meant(entry.seq()));
     ledger.refuse_held(&listed, 0)?;
     let mut known = known(files, prefix)?;
@@ -90,7 +91,8 @@ pub(super) fn drop_named<E: From<PrefixError>>(
                 })?;
             }
             Leave::Index => {
-                let ids: Vec<u64> = listed.iter().map(|entry| entry.id).collect();
+                let unlisted = known.iter().map(|entry| entry.id).filter(|&id| index.entry(id).is_none());
+                let ids: Vec<u64> = listed.iter().map(|entry| entry.id).chain(unlisted).collect();
                 notes = delete(&ids)?;
                 let (is_any_left, warning) = ledger.drop_datasets(which, 0)?;
                 (found, caution) = (found || is_any_left, warning);

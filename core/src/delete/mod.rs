@@ -8,6 +8,8 @@ mod window;
 
 pub(crate) use window::{all, named, report_setting, slide_window};
 
+use crate::scavenge::hidden;
+use crate::scavenge::scan::Scan;
 use crate::typed::route_values;
 use scr_base::describe;
 use scr_base::fs::Files;
@@ -84,8 +86,13 @@ impl Deleting<'_> {
             self.prefix.refuse_links(self.files, names)?;
         }
         self.ledger().transact(&Request::BeginDeletion { id, run: self.run })?;
+        let is_known = self.saved(id)?.is_some() || self.ledger().index()?.entry(id).is_none();
         let own = match listed {
             Ok(own) => own,
+            // It was saved from a cache and never complete, or another process has deleted it meanwhile.
+            Err(PrefixError::Missing { ref path }) if is_known && *path == self.prefix.rank2file(id) => {
+                return Ok((None, vec![]))
+            }
             Err(error) if error.is_damage() => {
                 let why = describe(&error);
                 return Ok((Some(format!("its files are not known and stay where they are: {why}")), vec![]));
@@ -135,15 +142,28 @@ impl Deleting<'_> {
     /// dataset anew, or be deleting it.
     fn close(&self, id: u64, fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
         let lists = self.prefix.dataset_dir(id);
+        let saved = self.saved(id)?;
+        for path in saved.iter().flat_map(|scan| hidden(self.files, self.prefix, scan)) {
+            expect_lock(fence, &path)?;
+            self.files.remove_if_there(&path)?;
+            self.remove_emptied(&path);
+        }
         let ended = self.ledger().transact_if(&Request::EndDeletion { id }, &mut |_| {
             expect_lock(fence, &lists).map_err(PrefixError::from)
         })?;
-        if ended.events.is_empty() {
+        if ended.events.is_empty() && saved.is_none() {
             // Lists without an entry may be those of a flush that has not taken its name yet.
             return Ok(());
         }
         expect_lock(fence, &lists)?;
         Ok(self.files.remove_tree(&lists)?)
+    }
+
+    /// What was saved from caches of a dataset whose files are not in place.
+    fn saved(&self, id: u64) -> Result<Option<Scan>, PrefixError> {
+        let there = self.files.status(&self.prefix.dataset_dir(id)).is_ok();
+        let scan = there.then(|| Scan::read(self.files, self.prefix, id)).transpose()?.flatten();
+        Ok(scan.filter(|scan| !scan.any.protection.bypass))
     }
 
     fn ledger(&self) -> LedgerDir<'_> {
@@ -199,6 +219,8 @@ mod tests {
             assert_eq!(names_in(&stage), [Path::new(".scr"), Path::new("mine")]);
             assert!(stage.index().entry(1).is_none());
             assert!(!stage.prefix.dataset_dir(1).exists());
+            // Who comes second said that the files were not known and stayed.
+            assert_eq!(delete(&stage, &RealFiles, ranks, 1), Ok(None));
         }
     }
 

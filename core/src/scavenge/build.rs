@@ -1,7 +1,7 @@
 //! Completes a scavenged dataset: rebuilds lost parts, gives every file its name, writes summary and file lists, and lists it in
 //! the index. See `scr_index --build` in docs/user/datasets.md.
 
-use super::place::{copying, token, ScavengedPart};
+use super::place::{copying, hidden, token, ScavengedPart};
 use super::repair::ScavengedRepair;
 use super::scan::Scan;
 use crate::cache::part::PartPlace;
@@ -19,8 +19,6 @@ use scr_prefix::{
     Withdrawal, Withdrawn,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 /// Builds datasets of one prefix directory.
 #[derive(Clone, Copy)]
@@ -369,7 +367,8 @@ impl<'a> Builder<'a> {
         if let Some(why) = finished.map_err(|error| BuildError::Step(scr_base::describe(&error)))? {
             return Ok(Outcome::Incomplete { why });
         }
-        self.remove_unfinished_copies(scan);
+        // The dataset is complete, so the files of interrupted copies are useless.
+        hidden(self.files(), self.prefix, scan).iter().for_each(|path| _ = self.files().remove_file(path));
         // The next run would end it, and say that a dataset was rolled back that is complete.
         let _ = commit.end_flushes_of(&dataset);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
@@ -397,25 +396,5 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(sync_names(files, prefix, &paths)?)
-    }
-
-    /// Removes the files of interrupted copies: the dataset is complete, so they are useless.
-    fn remove_unfinished_copies(&self, scan: &Scan) {
-        let id = scan.any.dataset.id;
-        let paths =
-            scan.records().flat_map(|record| record.files.iter().map(|file| record.prefix_path(file)));
-        let mut folders: BTreeSet<PathBuf> =
-            paths.filter_map(|path| path.parent().map(ToOwned::to_owned)).collect();
-        folders.insert(self.prefix.dataset_dir(id));
-        let mark = format!(".{}.", copying(id));
-        for folder in folders {
-            for name in self.files().list(&folder).unwrap_or_default() {
-                let bytes = name.as_os_str().as_bytes();
-                let is_copy = bytes.starts_with(b".") && bytes.ends_with(b".part");
-                if is_copy && bytes.windows(mark.len()).any(|part| part == mark.as_bytes()) {
-                    let _ = self.files().remove_file(&folder.join(&name));
-                }
-            }
-        }
     }
 }

@@ -25,3 +25,4 @@ pub mod scan;
 
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
+pub(crate) use place::hidden;

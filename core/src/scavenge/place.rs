@@ -3,13 +3,16 @@
 //! Files that were written in place are only read, where they lie.
 
 use super::filemap::redundancy_name;
+use super::scan::Scan;
 use crate::cache::part::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
-use scr_base::fs::unique_number;
+use scr_base::fs::{unique_number, Files};
 use scr_comm::Rank;
 use scr_prefix::ledger::By;
 use scr_prefix::{staging_file, Prefix};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// One rank's part of a scavenged dataset.
 pub(super) struct ScavengedPart<'a> {
@@ -29,7 +32,7 @@ impl PartPlace for ScavengedPart<'_> {
     }
 
     fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf {
-        staging_file(&self.prefix.file(&record.files[number].name), &format!("rebuilding.{}", self.id))
+        staging_file(&self.prefix.file(&record.files[number].name), &rebuilding(self.id))
     }
 
     fn redundancy(&self) -> PathBuf {
@@ -44,11 +47,34 @@ pub(super) fn token(id: u64) -> String {
 
 /// The name of a file while a node copies it: it gets its own name after its last byte. No other process that copies it has this
 /// one.
-pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
+pub(super) fn being_copied(path: &Path, id: u64, node: &str) -> PathBuf {
     staging_file(path, &format!("{}.{}.{:x}", copying(id), node.replace('/', "_"), unique_number()))
 }
 
 /// Stands in the names of files that are being copied.
 pub(super) fn copying(id: u64) -> String {
     format!("copying.{id}")
+}
+
+fn rebuilding(id: u64) -> String {
+    format!("rebuilding.{id}")
+}
+
+/// The files that saving a dataset has left under hidden names, whole or not. Files that were written in place have their own.
+pub(crate) fn hidden(files: &dyn Files, prefix: &Prefix, scan: &Scan) -> Vec<PathBuf> {
+    let id = scan.any.dataset.id;
+    let paths = scan.records().flat_map(|record| record.files.iter().map(|file| record.prefix_path(file)));
+    let mut folders: BTreeSet<PathBuf> = paths.filter_map(|path| path.parent().map(Path::to_owned)).collect();
+    folders.insert(prefix.dataset_dir(id));
+    let marks = [token(id), copying(id), rebuilding(id)].map(|mark| format!(".{mark}."));
+    let is_meant = |name: &PathBuf| {
+        let text = String::from_utf8_lossy(name.as_os_str().as_bytes());
+        let is_hidden = text.starts_with('.') && text.ends_with(".part");
+        is_hidden && marks.iter().any(|mark| text.contains(mark))
+    };
+    let inside = |folder: &PathBuf| {
+        let names = files.list(folder).unwrap_or_default().into_iter().filter(is_meant);
+        names.map(|name| folder.join(name)).collect::<Vec<_>>()
+    };
+    folders.iter().flat_map(inside).collect()
 }

@@ -932,6 +932,26 @@ fn what_the_application_has_refused_stays_so_though_the_nodes_still_have_it() {
 }
 
 /// A build of all datasets listed it again.
+/// The command said that the files were gone, and a build by its number listed the dataset again.
+#[test]
+fn what_was_saved_and_is_deleted_leaves_nothing_to_be_built() {
+    for lost in [&[][..], &["n1", "n2"]] {
+        let dead = Dead::xor(4, 4);
+        lost.iter().for_each(|node| dead.world.lose(node));
+        dead.scavenge();
+        let is_incomplete = !lost.is_empty();
+        assert!(!is_incomplete || matches!(dead.build().outcome, Outcome::Incomplete { .. }));
+        assert!(dead.in_prefix(&saved("ckpt.1/rank_0.0")).exists());
+        let deleted = scr_ops::delete_dataset(&RealFiles, &dead.prefix(), b"ckpt.1").unwrap();
+        assert!(deleted.found && deleted.notes.is_empty(), "{deleted:?}");
+        let left = files_below(&dead.world.prefix());
+        let is_of_dataset = |path: &PathBuf| path.to_string_lossy().contains("ckpt.1");
+        assert!(!left.iter().any(is_of_dataset), "{left:?}");
+        assert!(!dead.in_prefix("ckpt.1").exists() && !dead.prefix().dataset_dir(1).exists());
+        assert!(matches!(dead.build_with(Arc::new(RealFiles)).0, Err(BuildError::Unknown { .. })));
+    }
+}
+
 #[test]
 fn what_was_dropped_is_built_from_what_the_nodes_have_only_if_it_is_named() {
     let dead = Dead::xor(4, 4);
