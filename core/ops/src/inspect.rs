@@ -12,14 +12,14 @@ use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir};
 use scr_core::cache::record::{DatasetKey, RankRecord};
 use scr_core::cache::room::{room, MemoryLimits};
-use scr_core::plugin::{PluginHost, PluginKind};
+use scr_core::plugin::{CheckedScheme, PluginHost, PluginKind};
 use scr_core::rebuild::parts::{counted_state, DatasetState};
 use scr_core::redundancy::plugins::readable_scheme;
 use scr_core::redundancy::repair::Losses;
 use scr_core::scavenge::copy::held;
 use scr_core::scavenge::filemap::{read_own, ScavengedMap, UnusablePart};
 use scr_core::scavenge::scan::Scan;
-use scr_plugin_api::Scheme;
+use scr_plugin_api::Scheme as _;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, InCache, Prefix, PrefixError, PrefixId, Withdrawal};
 use serde::de::DeserializeOwned;
@@ -280,7 +280,7 @@ fn why_beyond_repair(
     }
     let (name, scheme) = (&protection.scheme, load(scan, plugins)?);
     let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();
-    Ok(sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
+    Ok(sets.iter().find(|set| !all.leave_enough(set, &scheme)).map(|set| {
         let is_local = all.has_local(set);
         let is_missing = |member: &&Rank| match losses.get(member) {
             Some(Lost::Data) => true,
@@ -327,7 +327,7 @@ fn survives(
     Ok(survived.min())
 }
 
-fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, String> {
+fn load(scan: &Scan, plugins: &PluginHost) -> Result<CheckedScheme, String> {
     let (protection, name) = (&scan.any.protection, &scan.any.protection.scheme);
     let plugin = plugins.open(PluginKind::Scheme, name);
     plugin.and_then(|plugin| readable_scheme(&plugin, protection)).map_err(|error| {

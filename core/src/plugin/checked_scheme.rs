@@ -1,16 +1,25 @@
 //! Checks the results of a plugin's scheme, so that an impossible one is an error that names the plugin.
 
+use crate::cache::verify::Damage;
 use scr_plugin_api::{PluginError, Scheme, Set, SetShape};
+use std::path::PathBuf;
 
-/// A scheme of a plugin, with the plugin's name.
-pub(super) struct CheckedScheme {
+/// A scheme of a plugin, with the plugin's name and library.
+pub struct CheckedScheme {
     pub(super) scheme: Box<dyn Scheme>,
     pub(super) name: String,
+    pub(super) library: PathBuf,
 }
 
 impl CheckedScheme {
     fn fault<T>(&self, answer: &str) -> Result<T, PluginError> {
         Err(PluginError::fault(format!("the scheme {} {answer}; this is an error in the plugin", self.name)))
+    }
+
+    /// What it has rebuilt is not what was recorded.
+    pub(crate) fn wrong_bytes(&self, damage: &Damage) -> PluginError {
+        let (name, library) = (&self.name, self.library.display());
+        PluginError::corrupt(format!("the scheme {name} ({library}) has rebuilt other bytes: {damage}"))
     }
 }
 
@@ -76,7 +85,11 @@ mod tests {
     }
 
     fn checked(losses: u32, bytes: u64) -> CheckedScheme {
-        CheckedScheme { scheme: Box::new(Answers(losses, bytes)), name: "MIRROR".to_owned() }
+        CheckedScheme {
+            scheme: Box::new(Answers(losses, bytes)),
+            name: "MIRROR".to_owned(),
+            library: PathBuf::new(),
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use scr_base::env::{Env, Trusted};
 use scr_base::fs::{Files, MayPass};
 use scr_config::param::{self, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
-use scr_plugin_api::{held, KvTree, LogSink, PluginError, Scheme, Transport};
+use scr_plugin_api::{held, KvTree, LogSink, PluginError, Transport};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -187,9 +187,9 @@ impl OpenPlugin {
     ///
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
-    pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
+    pub fn scheme(&self, options: &KvTree) -> Result<CheckedScheme, PluginLoadError> {
         let scheme = self.plugin.scheme(options).map_err(|error| self.refused(&error))?;
-        Ok(Box::new(CheckedScheme { scheme, name: self.manifest.name.clone() }))
+        Ok(CheckedScheme { scheme, name: self.manifest.name.clone(), library: self.path.clone() })
     }
 
     /// Its transport, with options as [`Manifest::options`](super::Manifest::options) gives them.

@@ -28,6 +28,7 @@ mod search;
 
 pub use agree::open_together;
 pub use check::{check_library, CheckedLibrary};
+pub use checked_scheme::CheckedScheme;
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
 pub use load::load;
 pub use manifest::{Capabilities, Format, Manifest, PluginKind};

@@ -3,7 +3,9 @@
 use crate::cache::record::{Protection, RankRecord};
 use crate::job::Job;
 use crate::plugin::overdue::{PluginPhase, WatchedTransport};
-use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
+use crate::plugin::{
+    open_together, CheckedScheme, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError,
+};
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_comm::{AnyError, Collective, CommError, RankErrors};
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 /// A loaded plugin, or why it cannot be used; the same on all ranks.
 type Loaded<T> = Result<T, RankErrors>;
-type SchemesInUse = HashMap<(String, u32, Vec<u8>), Loaded<Arc<dyn Scheme>>>;
+type SchemesInUse = HashMap<(String, u32, Vec<u8>), Loaded<Arc<CheckedScheme>>>;
 type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Loaded<TransportInUse>>;
 
 /// A transport, and what its manifest says that it can do.
@@ -129,13 +131,13 @@ impl Plugins {
     }
 
     /// The scheme that a dataset was written with. Collective the first time.
-    pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
+    pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<CheckedScheme>> {
         if let Some(known) = self.schemes.borrow().get(&key(protection)) {
             return Ok(known.clone()?);
         }
         let opened = self.open(job, PluginKind::Scheme, &protection.scheme);
         let made = opened.and_then(|plugin| job.agree(readable_scheme(&plugin, protection)));
-        let made = to_keep(made.map(Arc::from))?;
+        let made = to_keep(made.map(Arc::new))?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
         Ok(made?)
     }
@@ -200,7 +202,7 @@ fn of_line(origin: &Origin, error: PluginLoadError) -> AnyError {
 pub fn readable_scheme(
     plugin: &OpenPlugin,
     protection: &Protection,
-) -> Result<Box<dyn Scheme>, PluginLoadError> {
+) -> Result<CheckedScheme, PluginLoadError> {
     let Protection { scheme, format, version, options, .. } = protection;
     let (oldest, newest) = plugin.formats();
     if (oldest..=newest).contains(format) {

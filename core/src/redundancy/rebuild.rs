@@ -14,6 +14,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::verify::{compare, Damage, Extent, Opened, PartFiles, Verified};
 use crate::job::Job;
 use crate::plugin::overdue::PluginPhase;
+use crate::plugin::CheckedScheme;
 use scr_base::fs::{permissions, At, Files, FsError, How};
 use scr_comm::set::SetComm;
 use scr_plugin_api::{Scheme, SetShape};
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 /// Repairs this rank's set.
 pub(super) struct SetRepair<'a> {
     pub(super) job: &'a Job,
-    pub(super) scheme: &'a dyn Scheme,
+    pub(super) scheme: &'a CheckedScheme,
     pub(super) part: &'a dyn PartPlace,
     pub(super) record: &'a RankRecord,
     pub(super) losses: &'a Losses,
@@ -78,7 +79,13 @@ impl SetRepair<'_> {
         let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
         phase.call("rebuild", || scheme.rebuild(&host, record.protection.format))?;
         let extent = if losses.has(record.rank) { Extent::All } else { extent };
-        let verified = compare(record, &host.data, &host.redundancy, job.processors, extent)?;
+        let compared = compare(record, &host.data, &host.redundancy, job.processors, extent);
+        let is_rebuilt = losses.has(record.rank) && record.files.iter().all(|file| file.crc.is_some());
+        // Where another member has read wrong bytes, its part counts as lost, and this one is rebuilt again.
+        let verified = compared.map_err(|damage| match is_rebuilt && damage.is_wrong_bytes() {
+            true => RedundancyError::from(scheme.wrong_bytes(&damage)),
+            false => damage.into(),
+        })?;
         if losses.has(record.rank) {
             // A later time says that a program has written to a file. Nothing depends on it.
             let rebuilt = record

@@ -14,6 +14,7 @@ use crate::cache::verify::{Damage, Extent, PartFiles, Verified};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::plugin::overdue::PluginPhase;
+use crate::plugin::CheckedScheme;
 use crate::typed::{first_value, pack, unpack};
 use scr_base::describe;
 use scr_base::fs::FsError;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 pub(crate) struct Repair<'a> {
     pub(crate) job: &'a Job,
     /// Gives the scheme that a dataset was written with. Collective.
-    pub(crate) scheme: &'a dyn Fn(&Protection) -> Collective<Arc<dyn Scheme>>,
+    pub(crate) scheme: &'a dyn Fn(&Protection) -> Collective<Arc<CheckedScheme>>,
     /// The dataset as messages name it.
     pub(crate) label: &'a str,
     /// How much of each part is compared. Once any damage is found, it is all.
@@ -154,7 +155,7 @@ impl Repair<'_> {
     /// Lets the scheme rebuild the parts of the members of a set, or protect them. Called on all members at once.
     fn apply(
         &self,
-        scheme: &dyn Scheme,
+        scheme: &CheckedScheme,
         (part, record): (&dyn PartPlace, &RankRecord),
         losses: &Losses,
         (remedy, ready): (Remedy, Result<(), FsError>),
@@ -230,7 +231,7 @@ impl Repair<'_> {
         record: &RankRecord,
         losses: &Losses,
         loss: Option<&Loss>,
-    ) -> Collective<Option<Arc<dyn Scheme>>> {
+    ) -> Collective<Option<Arc<CheckedScheme>>> {
         if losses.is_empty() {
             return Ok(None);
         }
@@ -250,7 +251,7 @@ impl Repair<'_> {
     }
 
     /// The scheme, where every set can do without what is lost. Collective.
-    fn scheme_for(&self, record: &RankRecord, losses: &Losses) -> Collective<Arc<dyn Scheme>> {
+    fn scheme_for(&self, record: &RankRecord, losses: &Losses) -> Collective<Arc<CheckedScheme>> {
         let scheme = (self.scheme)(&record.protection)?;
         let enough = self.has_enough(record, losses, &*scheme);
         self.is_lost.set(enough.is_err());

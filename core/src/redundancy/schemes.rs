@@ -22,7 +22,7 @@ use scr_comm::placement::{Placement, Survives};
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::descriptor::{protects, Redundancy, NODE};
 use scr_config::param::{self, ConfigError};
-use scr_plugin_api::SetShape;
+use scr_plugin_api::{Scheme as _, SetShape};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 

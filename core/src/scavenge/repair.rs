@@ -9,7 +9,7 @@ use crate::cache::part::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{Extent, PartFiles};
 use crate::job::Job;
-use crate::plugin::PluginKind;
+use crate::plugin::{CheckedScheme, PluginKind};
 use crate::redundancy::plugins::readable_scheme;
 use crate::redundancy::repair::Repair;
 use scr_base::fs::{Durability, Files, FsError};
@@ -17,7 +17,6 @@ use scr_base::parallel::at_a_time;
 use scr_base::{describe, ensure};
 use scr_comm::thread::{self, ThreadComm};
 use scr_comm::{Collective, Comm, Rank, RankErrors};
-use scr_plugin_api::Scheme;
 use scr_prefix::DIR_MODE;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -45,7 +44,7 @@ impl<E: std::error::Error> From<E> for RepairError {
 }
 
 /// The scheme that all parts of a dataset were written with, loaded when the first rank asks for it.
-type LoadedScheme = OnceLock<Result<Arc<dyn Scheme>, RankErrors>>;
+type LoadedScheme = OnceLock<Result<Arc<CheckedScheme>, RankErrors>>;
 
 impl ScavengedRepair<'_> {
     /// Makes every byte of every part what was recorded. Gives the ranks whose parts were rebuilt.
@@ -143,11 +142,11 @@ impl ScavengedRepair<'_> {
         ScavengedPart { prefix: self.builder.prefix, id: self.scan.any.dataset.id, rank }
     }
 
-    fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {
+    fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<CheckedScheme>> {
         let load = || {
             let plugin = self.builder.plugins.open(PluginKind::Scheme, &protection.scheme);
             let scheme = plugin.and_then(|plugin| readable_scheme(&plugin, protection));
-            scheme.map(Arc::from).map_err(|error| RankErrors::known_to_all(describe(&error)))
+            scheme.map(Arc::new).map_err(|error| RankErrors::known_to_all(describe(&error)))
         };
         Ok(loaded.get_or_init(load).clone()?)
     }

@@ -11,6 +11,7 @@ use scr_core::plugin::{
     check_library, load, CheckedLibrary, FoundPlugin, Manifest, OpenPlugin, PluginKind, Trusted,
 };
 use scr_plugin_api::abi::LoadedPlugin;
+use scr_plugin_api::Scheme as _;
 
 /// The answer of `check`.
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use crate::prelude::*;
 use scr_conformance::scheme::Limits;
 use scr_conformance::Report;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind, PluginLoadError};
+use scr_plugin_api::Scheme;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
@@ -80,7 +81,7 @@ fn maker<T>(limit: Duration, new: impl Fn() -> Result<T, PluginLoadError>) -> Re
 }
 
 fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {
-    let make = maker(limit, || open.scheme(options))?;
+    let make = maker(limit, || Ok(Box::new(open.scheme(options)?) as Box<dyn Scheme>))?;
     let tolerates = tolerates(open, options)?;
     let limits = Limits { format: open.formats().1, call: limit, tolerates, ..Limits::default() };
     Ok(scr_conformance::scheme::run(&make, &limits))

@@ -5,7 +5,7 @@ use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::fs::RealFiles;
 use scr_core::plugin::{check_library, PluginHost, PluginKind, Trusted};
-use scr_plugin_api::{CopyJob, KvTree, LogEntry, PluginErrorKind, SetShape};
+use scr_plugin_api::{CopyJob, KvTree, LogEntry, PluginErrorKind, Scheme as _, SetShape};
 use scr_test_kit::faulty::{FaultyFiles, Operation, What};
 use std::fs;
 use std::io::Write;

@@ -6,7 +6,7 @@ use scr_base::fs::{File, Files, How, RealFiles, Space, Status};
 use scr_comm::thread;
 use scr_comm::{Comm, Rank};
 use scr_core::plugin::{open_together, PluginHost, PluginKind};
-use scr_plugin_api::{KvTree, SetShape};
+use scr_plugin_api::{KvTree, Scheme as _, SetShape};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
