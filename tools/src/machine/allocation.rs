@@ -71,7 +71,7 @@ impl Allocation {
         let dir = params.get(&param::PREFIX);
         let pretend = PretendNodes::noted(env, &dir, &manager);
         if let (true, true, Some(pretend)) = (given.has_run, host_lines.is_empty(), &pretend) {
-            host_lines = plain(pretend.of_last_run(env, &dir));
+            host_lines = plain(pretend.of_last_run(env, &dir, &job_id));
             nodes_are_ours = !host_lines.is_empty();
         }
         let groups = if nodes_are_ours { Vec::new() } else { manager.nodes.groups(env)? };

@@ -8,6 +8,8 @@ use scr_prefix::LastRun;
 /// The nodes of such a job, and the way to them.
 pub(super) struct PretendNodes {
     nodes: Vec<String>,
+    /// What they store, and what those of earlier jobs do.
+    folder: PathBuf,
     pub(super) on_node: OnNode,
 }
 
@@ -35,18 +37,19 @@ impl PretendNodes {
             ["env", &format!("PRETEND_MODE={mode}"), &format!("PRETEND_NODES={folder}"), &script, "-w"];
         let command = command.into_iter().chain(["{node}"]).map(str::to_owned).collect();
         let nodes = hosts.split(',').filter_map(|host| Some(host.split_once(':')?.0.to_owned())).collect();
-        Some(Self { nodes, on_node: OnNode { command, shell: false, group: None } })
+        Some(Self { nodes, folder: folder.into(), on_node: OnNode { command, shell: false, group: None } })
     }
 
-    /// The nodes of the last run, if it ran here.
-    pub(super) fn of_last_run(&self, env: &Env, prefix: &Path) -> Vec<String> {
+    /// The nodes of the last run, if it ran here in this allocation.
+    pub(super) fn of_last_run(&self, env: &Env, prefix: &Path, job_id: &str) -> Vec<String> {
         let run = LastRun::read(&*env.files, &Prefix::new(prefix)).ok().flatten();
+        let run = run.filter(|run| run.job_id == job_id);
         run.map(|run| run.all_nodes()).filter(|nodes| self.lead_to(nodes)).unwrap_or_default()
     }
 
     /// Whether these are such nodes. A program that looks after the job may have run on some of them since.
     pub(super) fn lead_to(&self, nodes: &[String]) -> bool {
-        nodes.iter().any(|node| self.nodes.contains(node))
+        nodes.iter().any(|node| self.nodes.contains(node) || self.folder.join(node).is_dir())
     }
 }
 

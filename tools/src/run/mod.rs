@@ -28,6 +28,7 @@ use crate::report;
 use job::Job;
 use restart_policy::StopReason;
 use scr_config::descriptor::Store;
+use scr_prefix::OtherRun;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -113,6 +114,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         return plain(&args.command);
     }
     let facts = JobContext::find(env, params, &overrides)?;
+    let begun = OtherRun::begun(&*facts.env.files, &facts.prefix);
     let mut job = Job::prepare(facts, &args.command, args.pause)?;
     let is_talkative = job.facts.params.get(&param::DEBUG) >= 1;
     let say = |what| is_talkative.then(|| warn(what));
@@ -131,8 +133,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     // Pretend nodes are known once the job has run.
     let after =
         job.facts.allocation.is_here_alone().then(|| JobContext::on(&args.job, None, true).ok()).flatten();
+    let after = after.as_ref().unwrap_or(&job.facts);
+    // A run that was there before, and goes on, has kept those of this command from the prefix directory.
+    let may_share = after.params.get(&param::SHARE_PREFIX);
+    let is_other = |run: &OtherRun| {
+        let is_ours = run.allocation() == Some(&*after.allocation.job_id);
+        (is_ours || !may_share) && begun.iter().any(|before| before.line == run.line)
+    };
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(after.as_ref().unwrap_or(&job.facts), &job.log, false) {
+    let finished =
+        postrun::expect_ended(after, is_other).and_then(|()| postrun::finish(after, &job.log, false));
+    if let Err(error) = finished {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.agents.end();

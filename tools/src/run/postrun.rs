@@ -43,7 +43,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     if !args.ended {
-        expect_ended(&job)?;
+        expect_ended(&job, |run| run.allocation() == Some(&*job.allocation.job_id))?;
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
     let is_safe = finish(&job, &log, true)?;
@@ -51,27 +51,32 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     Ok(Answer::from(is_safe))
 }
 
-/// Fails where a run of this allocation goes on, as the node of its rank 0 says, or its lock where nobody has recorded the nodes of
+/// Fails where a run that `is_meant` goes on, as the node of its rank 0 says, or its lock where nobody has recorded the nodes of
 /// that allocation. One that is just ending is waited for.
-fn expect_ended(JobContext { env, params, prefix, allocation, .. }: &JobContext) -> Result<()> {
+pub(super) fn expect_ended(
+    JobContext { env, params, prefix, allocation, .. }: &JobContext,
+    is_meant: impl Fn(&OtherRun) -> bool,
+) -> Result<()> {
     let (id, until) = (&*allocation.job_id, Instant::now() + LONGEST_END);
     // No other name becomes a word of a command.
     let (mut all, _) = up_and_down(allocation, params.get(&param::NODE_NAME), Vec::new);
-    let (files, is_ours) = (&*env.files, |run: &OtherRun| run.allocation() == Some(id));
+    let files = &*env.files;
     let last = LastRun::read(files, prefix).ok().flatten();
     let is_other = last.as_ref().is_some_and(|run| run.job_id != id);
     all.extend(last.filter(|_| !is_other).iter().flat_map(LastRun::all_nodes));
     loop {
-        let begun = OtherRun::begun(files, prefix).into_iter().filter(is_ours);
+        let begun = OtherRun::begun(files, prefix).into_iter().filter(&is_meant);
         let nodes: Vec<_> = begun.filter_map(|run| hostlist::find(run.process()?.1, &all).cloned()).collect();
         let answers = ask(allocation, &nodes, &[], LONGEST_LOOK).unwrap_or_default();
         let held = if is_other { OtherRun::under_way(files, prefix).0 } else { Vec::new() };
         let held = held.into_iter().map(|run| run.line);
-        let mut runs = answers.inventories.into_values().flat_map(|inventory| inventory.runs).chain(held);
-        let Some(run) = runs.find(|run| is_ours(&OtherRun::of(run))) else { return Ok(()) };
+        let runs = answers.inventories.into_values().flat_map(|inventory| inventory.runs).chain(held);
+        let Some(run) = runs.map(|run| OtherRun::of(&run)).find(&is_meant) else { return Ok(()) };
         ensure!(
             Instant::now() < until,
-            "job {id} has not ended, and nothing is saved ({run}): run this command again once it has ended; --ended saves all the same"
+            "job {} has not ended, and nothing is saved ({}): run `scr postrun' once it has ended; with --ended it saves all the same",
+            run.allocation().unwrap_or(id),
+            run.line
         );
         std::thread::sleep(LONGEST_END / 50);
     }
@@ -237,8 +242,14 @@ impl Scavenge<'_> {
                 let (found, silent) = self.look();
                 let found = found.into_iter().find(|found| found.dataset.id == dataset.id);
                 let is_whole = damaged.is_empty() && found.as_ref().is_some_and(Inspected::is_whole);
+                let last = LastRun::read(&*self.env.files, self.prefix).ok().flatten();
+                let is_known = last.is_none_or(|run| run.job_id == self.allocation.job_id)
+                    || !self.allocation.is_here_alone();
                 let cure = match (is_whole, is_free) {
                     (true, _) => "; the nodes still have it whole",
+                    _ if !is_known => {
+                        "; the nodes of its allocation are not on record: name them in SCR_NODELIST"
+                    }
                     (false, true) => "; if it is lost for good, `scr index --drop' with its name forgets it",
                     (false, false) => "",
                 };

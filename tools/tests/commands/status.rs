@@ -1037,6 +1037,46 @@ fn of_a_job_that_goes_on_nothing_is_saved_and_of_any_other_everything() {
     }
 }
 
+/// Beside a job that went on, the command copied what that had in cache, though no run of its own had begun.
+#[test]
+fn a_command_whose_runs_another_job_refuses_saves_nothing_of_that() {
+    for (is_there, is_saved) in [(true, false), (false, true)] {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_LOG_SYSLOG_ENABLE", "0")]);
+        let line = format!("allocation defjobid, rank 0 is process {} on n0, since now", std::process::id());
+        let begin = || Running::begin(&RealFiles, &Prefix::new(job.prefix()), &line, 0, false);
+        let _at_work = is_there.then(begin);
+        let mut command = scr(&job);
+        fs::write(job.path().join("hosts"), "n0\nn1\n").unwrap();
+        command.args(["run", "--prefix"]).arg(job.prefix()).arg("--hostfile").arg(job.path().join("hosts"));
+        let ended = command.arg("false").output().unwrap();
+        let text = err(&ended);
+        assert_eq!(text.contains(&format!("nothing is saved ({line})")), is_there, "{text}");
+        assert_eq!(job.prefix().join("ckpt.1").exists(), is_saved, "{text}");
+    }
+}
+
+/// The nodes of the run that began last were asked, and then the advice was to drop the dataset.
+#[test]
+fn where_the_nodes_of_an_allocation_are_not_on_record_postrun_says_so() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_LOG_SYSLOG_ENABLE", "0")]);
+    let (prefix, nodes) = (Prefix::new(job.prefix()), vec!["n7".to_owned()]);
+    LastRun { job_id: "78".to_owned(), nodes, ..LastRun::default() }.write(&RealFiles, &prefix).unwrap();
+    let postrun = |listed: Option<&str>| {
+        let mut command = scr(&job);
+        command.args(["postrun", "--prefix"]).arg(job.prefix()).env("SCR_JOB_ID", "defjobid");
+        command.env("SCR_NODE_NAME", "n9");
+        command.envs(listed.map(|nodes| ("SCR_NODELIST", nodes))).output().unwrap()
+    };
+    let unknown = postrun(None);
+    let text = err(&unknown);
+    assert_eq!(code(&unknown), 1, "{text}");
+    assert!(
+        text.contains("are not on record: name them in SCR_NODELIST") && !text.contains("--drop"),
+        "{text}"
+    );
+    expect_saved(&job, &postrun(Some("n[0-1]")));
+}
+
 /// It was said that there is no checkpoint.
 #[test]
 fn with_an_index_that_cannot_be_read_and_nothing_in_cache_nothing_is_known() {
