@@ -42,7 +42,7 @@ struct Conditions {
     /// Halt after N more checkpoints; 0: the next time that the job checks the conditions
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     checkpoints: Option<i64>,
-    /// Halt after the first checkpoint at or after TIME, such as 2h, '12:00pm today' or '2026-12-24 18:00'
+    /// Halt at the first check of the conditions at or after TIME, such as 2h, '12:00pm today' or '2026-12-24 18:00'
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
     after: Option<i64>,
     /// Halt before TIME, such as '+2 hours' or '8:30am tomorrow'; --seconds says how long before
@@ -212,6 +212,14 @@ impl HaltStatus {
         // The other conditions are shown all the same where nothing is known of an allocation.
         let job = JobContext::on(&JobArgs::default().or_in(Some(prefix.dir())), None, false);
         let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
+        let last = LastRun::read(&*env.files, prefix).ok().flatten().and_then(|run| run.end);
+        let ends = [halt.exit_before, halt.changed_end.as_ref().map(|end| end.time), end.time, last];
+        if halt.halt_seconds.is_some_and(|seconds| seconds > 0) && ends == [None; 4] {
+            warn(
+                "the end of the allocation is not known, so HaltSeconds halts only a job that knows it: --end gives it, --before \
+                 another time",
+            );
+        }
         let holds = halt.reason(environment::now(env), end);
         holds.iter().for_each(|reason| warn(format_args!("{reason}; {}", reason.cure(prefix.dir()))));
         let holds = holds.map(|reason| reason.to_string());

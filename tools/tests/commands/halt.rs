@@ -138,6 +138,23 @@ fn a_time_to_halt_before_holds_by_itself() {
     }
 }
 
+/// The condition was set in silence, and halted nothing.
+#[test]
+fn seconds_before_an_end_that_nobody_knows_are_set_with_a_message() {
+    let scr = Installation::with_system_file("");
+    let prefix = Prefix::new(scr.path("prefix"));
+    let says = |arguments: &[&str]| {
+        let said = halt(&scr, arguments);
+        String::from_utf8_lossy(&said.stderr)
+            .contains("the end of the allocation is not known, so HaltSeconds")
+    };
+    assert!(says(&["--seconds", "60"]) && says(&["--list"]));
+    assert!(!says(&["--before", "2040-01-01"]) && !says(&["--unset-before", "--end", "2040-01-01"]));
+    assert!(says(&["--unset-end"]) && !says(&["--unset-seconds"]));
+    LastRun { end: Some(9_999_999_999), ..LastRun::default() }.write(&RealFiles, &prefix).unwrap();
+    assert!(!says(&["--seconds", "60"]), "the job knows it");
+}
+
 #[test]
 fn several_directories_are_named_at_once_and_what_is_set_is_said_in_the_words_of_c_scr() {
     let scr = Installation::with_system_file("");
