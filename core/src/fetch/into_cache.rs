@@ -32,7 +32,7 @@ pub(crate) struct Fetcher<'a> {
     /// The checkpoints of another number of ranks that it has found, each with both numbers.
     pub(crate) of_other_size: Vec<String>,
     /// Those that could not be read.
-    pub(crate) unread: Vec<Unread>,
+    pub(crate) unread: BTreeSet<Unread>,
 }
 
 /// Which checkpoints a search is for.
@@ -56,7 +56,7 @@ pub(crate) struct Wanted<'a> {
 impl<'a> Fetcher<'a> {
     /// One that has found nothing yet.
     pub(crate) fn new(job: &'a Job, cache: &'a mut Cache, schemes: &'a Schemes) -> Self {
-        Self { job, cache, schemes, of_other_size: Vec::new(), unread: Vec::new() }
+        Self { job, cache, schemes, of_other_size: Vec::new(), unread: BTreeSet::new() }
     }
 
     /// The first of what another number of ranks wrote, and how many more there are.
@@ -132,7 +132,7 @@ impl<'a> Fetcher<'a> {
                     tried.push(candidate.name_text());
                     // A dataset that is written over stays so.
                     if !matches!(error, FetchError::NotFetched { why: NotFetched::Unproven, .. }) {
-                        self.unread.push((candidate.seq, candidate.name_text()));
+                        self.unread.insert((candidate.seq, candidate.name_text()));
                         unread = Some(error);
                     }
                 }

@@ -387,11 +387,16 @@ fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, Comm
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
 fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError> {
     let Some(listed) = Listed::of(job, replaced)? else { return Ok(false) };
+    let left = match listed.is_in_place {
+        true => "Its files are not in cache but where the application wrote them: `scr index --import' makes a dataset of them",
+        false => {
+            "What is left of that directory leaves the cache once a new checkpoint is complete; put the directory back before, \
+             if it is still needed"
+        }
+    };
+    let (belonging, own) = (listed.belonging, job.prefix.dir().display());
     job.report.warn(&format!(
-        "{} to another prefix directory, which was at {} before this one: the run does not restart from it. What is left of that \
-         directory leaves the cache once a new checkpoint is complete; put the directory back before, if it is still needed",
-        listed.belonging,
-        job.prefix.dir().display(),
+        "{belonging} to another prefix directory, which was at {own} before this one: the run does not restart from it. {left}"
     ));
     Ok(true)
 }
@@ -401,8 +406,8 @@ fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError
     let Some(listed) = Listed::of(job, of_twins)? else { return Ok(Vec::new()) };
     let own = job.prefix.dir().display();
     job.report.warn(&format!(
-        "{} to the prefix directory {}, which is still there. {own} has the same id, as a copy of it has: the run does not restart \
-         from it. To restart from it, start the job there; if {own} is to take its place, move it away first",
+        "{} to the prefix directory {}, which is still there. {own} has the same id, as a copy of it has: the run does not use \
+         what is in cache. To restart from that, start the job there; if {own} is to take its place, move it away first",
         listed.belonging, listed.prefix
     ));
     Ok(listed.ids)
@@ -428,6 +433,8 @@ struct Listed {
     belonging: String,
     /// Its place.
     seq: Seq,
+    /// Whether its files lie in the prefix directory.
+    is_in_place: bool,
     /// The path of the prefix directory of the newest one.
     prefix: String,
     /// The ids of all of them.
@@ -454,6 +461,7 @@ impl Listed {
             belonging: format!("{newest} {others}"),
             newest,
             seq: record.seq(),
+            is_in_place: record.protection.bypass,
             prefix: String::from_utf8_lossy(&record.prefix).into_owned(),
             ids: keys.iter().map(|key| key.dataset).collect(),
         }))

@@ -22,6 +22,7 @@ use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::ledger::{Candidate, Dropping, Event, Leave, Request, Whose};
 use scr_prefix::{Between, DatasetDescriptor, PrefixError, Seq};
+use std::collections::BTreeSet;
 
 /// The place and the name of a checkpoint that could not be read or brought back, though nothing is known to be wrong with it.
 pub(crate) type Unread = (Seq, String);
@@ -46,7 +47,7 @@ pub(crate) struct Restart {
     /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
     held: Option<u64>,
     /// Those that this run has met.
-    pub(crate) unread: Vec<Unread>,
+    pub(crate) unread: BTreeSet<Unread>,
     /// The last checkpoint that this run has left since a rank got no path for a file, and that the next run is offered again.
     pub(crate) passed_over: Option<String>,
 }

@@ -243,7 +243,7 @@ impl Session {
         self.earlier = in_prefix.good_names();
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.offer_none_refused(&in_prefix);
-        self.restart.unread.append(&mut found.not_tried);
+        self.restart.unread.extend(found.not_tried);
         let newest = first_cached(&self.job, &self.cache).map(CachedDataset::seq);
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
@@ -253,10 +253,11 @@ impl Session {
             let strange = (&**twins, &*found.of_other_release);
             let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
             let replaced = found.is_any_replaced.then(|| {
-                Err("those in cache belong to another prefix directory, which was here before".to_owned())
+                Err("those of earlier runs belong to another prefix directory, which was here before"
+                    .to_owned())
             });
             match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
-                Some(Ok(unread)) => self.restart.unread.push(unread),
+                Some(Ok(unread)) => _ = self.restart.unread.insert(unread),
                 Some(Err(why)) if newest == Seq::default() => {
                     self.starts_without(&why, "", &in_prefix.listed_names())?;
                 }
@@ -406,8 +407,8 @@ const SHOWN: usize = 3;
 ///
 /// # Errors
 /// There is such a place.
-pub(super) fn expect_all_read(job: &Job, unread: &[Unread]) -> Result<(), Error> {
-    let names: Vec<_> = unread.iter().map(|(_, name)| &**name).collect();
+pub(super) fn expect_all_read(job: &Job, unread: &BTreeSet<Unread>) -> Result<(), Error> {
+    let names: Vec<_> = unread.iter().rev().map(|(_, name)| &**name).collect();
     let which = match &*names {
         [] => "not all that may be a checkpoint could be read".to_owned(),
         _ => format!("{} could not be brought back", names.join(", ")),

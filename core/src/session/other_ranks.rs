@@ -317,7 +317,7 @@ fn save(
         Err(error) => (error.agreed()?.to_string(), false),
     };
     if !is_lost {
-        restart.unread.push((record.seq(), record.dataset.name_text()));
+        restart.unread.insert((record.seq(), record.dataset.name_text()));
     }
     job.report.error(&format!(
         "{label} cannot be made whole in the prefix directory: {why}. If other nodes have parts of it, end this run, save it from \

@@ -736,8 +736,10 @@ fn a_run_whose_prefix_directory_goes_away_while_it_begins_does_not_begin_at_zero
 /// The run began at zero, and its first checkpoint took the place of the one that it could have had.
 #[test]
 fn a_part_that_has_no_place_on_the_new_node_is_not_lost() {
-    for (number, scheme) in [(28, "XOR"), (30, "XOR"), (28, "PARTNER")] {
-        let mut world = World::new(4, 4).set("SCR_COPY_TYPE", scheme);
+    for (number, scheme, flush) in
+        [(28, "XOR", "0"), (30, "XOR", "0"), (28, "PARTNER", "0"), (28, "XOR", "1")]
+    {
+        let mut world = World::new(4, 4).set("SCR_COPY_TYPE", scheme).set("SCR_FLUSH", flush);
         world.run(|application| application.checkpoint(1, some).unwrap());
         world.lose("n1");
         let files = FaultyFiles::new(RealFiles);
@@ -750,6 +752,8 @@ fn a_part_that_has_no_place_on_the_new_node_is_not_lost() {
             why.contains("ckpt.1 could not be brought back") && why.contains("SCR_CACHE_PURGE=1"),
             "{why}"
         );
+        // It is both in cache and in the prefix directory, and was named twice.
+        assert!(!why.contains("ckpt.1, ckpt.1"), "{why}");
         assert!(files.first_failed().is_some());
         world.own_files.clear();
         world.run(|application| application.restart(some)).all_gave(&Some(1));

@@ -141,7 +141,7 @@ fn for_all_users(env: &Env, params: &Params, args: &CleanArgs) -> Result<Answer>
     let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users" && word != "--yes");
     let json = (!args.json).then_some("--json");
     let (mut worst, mut outcomes) = (0, Vec::new());
-    for (user, uid, gid) in users(env, &environment::bases(env, params, args.allocation.is_some())?) {
+    for ((user, uid), gid) in users(env, &environment::bases(env, params, args.allocation.is_some())?) {
         let mut command = Command::new(&program);
         command.args(arguments()).args(json).uid(uid).gid(gid).current_dir("/").stdin(Stdio::null());
         command.env("USER", &user).env("SCR_USER_NAME", environment::as_setting(&user));
@@ -249,6 +249,11 @@ impl Search<'_> {
         let recorded = folders.iter().flat_map(|folder| folder.recorded.clone());
         let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
         folders.extend(self.in_bases(&further)?);
+        // One base may have two paths.
+        let mut seen = BTreeSet::new();
+        let identity =
+            |folder: &JobFolder| self.env.files.status(folder.dir.path()).ok().map(|found| found.identity);
+        folders.retain(|folder| identity(folder).is_none_or(|identity| seen.insert(identity)));
         Ok(folders)
     }
 
@@ -282,8 +287,8 @@ impl Search<'_> {
 }
 
 /// The users that have folders of allocations in these bases: the name of the folder, and who owns it.
-fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeSet<(String, u32, u32)> {
-    let mut users = BTreeSet::new();
+fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeMap<(String, u32), u32> {
+    let mut users = BTreeMap::new();
     for base in bases {
         for name in env.files.list(base).unwrap_or_default() {
             let path = base.join(&name);
@@ -291,7 +296,8 @@ fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeSet<(String, u32, u32)> {
             let jobs = env.files.list(&path).unwrap_or_default();
             let is_of_scr = jobs.iter().any(|job| job.to_str().is_some_and(|job| job.starts_with("scr.")));
             if let (Kind::Dir, Some(name), true) = (status.kind, name.to_str(), is_of_scr) {
-                users.insert((name.to_owned(), status.uid, status.gid));
+                // The folders of a user in several bases may have different groups.
+                users.entry((name.to_owned(), status.uid)).or_insert(status.gid);
             }
         }
     }

@@ -229,6 +229,26 @@ fn root_reaches_the_jobs_of_all_users_outside_of_allocations_only_with_yes() {
     }
 }
 
+/// It was named once for each group that the folders of its user have, and for each path of its base.
+#[test]
+fn a_folder_is_named_once_whatever_leads_to_it() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bases = ["cntl", "cache", "link"].map(|name| folder.path().join(name));
+    for (base, group) in bases[..2].iter().zip([0, 1]) {
+        fs::create_dir_all(base.join("root/scr.7")).unwrap();
+        chown(base.join("root"), None, Some(group)).unwrap();
+    }
+    symlink(&bases[1], &bases[2]).unwrap();
+    let mut root = Command::new(env!("CARGO_BIN_EXE_scr"));
+    root.env_clear().env("SCR_CNTL_BASE", &bases[0]).env("SCR_CACHE_BASE", &bases[2]);
+    root.args(["clean", "--all-users", "--allocation", "7", "--ended", "--dry-run"]);
+    let found = root.output().unwrap();
+    assert_eq!(out(&found).lines().count(), 2, "{}{}", out(&found), err(&found));
+}
+
 /// The command for each user got --yes alone, and refused it.
 #[test]
 fn root_removes_the_dead_jobs_of_all_users_with_yes() {
