@@ -1064,8 +1064,11 @@ fn where_the_nodes_of_an_allocation_are_not_on_record_postrun_says_so() {
     let postrun = |listed: Option<&str>| {
         let mut command = scr(&job);
         command.args(["postrun", "--prefix"]).arg(job.prefix()).env("SCR_JOB_ID", "defjobid");
-        command.env("SCR_NODE_NAME", "n9");
-        command.envs(listed.map(|nodes| ("SCR_NODELIST", nodes))).output().unwrap()
+        match listed {
+            Some(nodes) => command.env("SCR_NODELIST", nodes),
+            None => command.env("SCR_NODE_NAME", "n9"),
+        };
+        command.output().unwrap()
     };
     let unknown = postrun(None);
     let text = err(&unknown);
