@@ -68,6 +68,8 @@ pub(crate) enum Said {
     NoFiles,
     /// A checkpoint takes the files of the only other one.
     SameFiles,
+    /// Ranks write one file.
+    SharedFile,
     /// Another process writes to a file of a complete dataset.
     Writer,
     /// The cache has no room for a checkpoint beside the protected one.

@@ -78,7 +78,7 @@ pub struct Session {
     times: CheckpointTimes,
     auto: AutoInterval,
     /// This rank's names in the last dataset in cache, which had no name on two ranks.
-    last_names: Option<NamePattern>,
+    last_names: Option<(bool, NamePattern)>,
     flushes: Flushes,
     background: Background,
     folders: Folders,

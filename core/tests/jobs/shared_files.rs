@@ -11,7 +11,8 @@ use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -98,6 +99,45 @@ fn expect_no_claims(world: &World) {
     assert_eq!(left.collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
 }
 
+/// Each rank may have written over the other's bytes with `fopen`, and nothing said so.
+fn expect_one_note(lines: &[String], words: &str) {
+    let notes: Vec<_> = lines.iter().filter(|line| line.contains("have routed one file")).collect();
+    assert!(notes.len() == 1 && notes[0].contains("NOTE") && notes[0].contains(words), "{lines:?}");
+}
+
+/// A rank was told that another process writes to the file: the rank that had yet to close it.
+#[test]
+fn a_rank_that_has_yet_to_close_a_shared_file_is_no_foreign_writer() {
+    let mut world = World::new(2, 1);
+    let files = FaultyFiles::new(RealFiles);
+    let (has_looked, together) = (Arc::new(AtomicBool::default()), Barrier::new(2));
+    let looks = Arc::clone(&has_looked);
+    // The second file, after it has looked at the first.
+    files.only(move |what, path| {
+        looks.fetch_or(what == What::OpenToRead && path.ends_with("rank_0"), Ordering::SeqCst);
+        true
+    });
+    files.count_all();
+    world.own_files.insert(Rank(0), Arc::new(files));
+    let run = world.run(|application| {
+        fill(application, 1, of_pair);
+        if application.rank == Rank(0) {
+            together.wait();
+            return application.session().complete_output(true).unwrap();
+        }
+        let path = application.session().route_file(of_pair(Rank(1)).as_bytes()).unwrap();
+        let open = std::fs::OpenOptions::new().append(true).open(path_of(&path)).unwrap();
+        // Ranks are threads here, and the real ones processes.
+        let mut other = Command::new("cat").stdin(Stdio::piped()).stdout(open).spawn().unwrap();
+        together.wait();
+        wait_until(|| has_looked.load(Ordering::SeqCst));
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        application.session().complete_output(true).unwrap();
+    });
+    assert!(!run.has_line_with("still has it open"), "{:?}", run.lines);
+}
+
 fn expect_right_in_prefix(world: &World, step: u64, name: Name) {
     for rank in (0..4).map(Rank) {
         let found = std::fs::read(world.prefix().join(name(rank))).unwrap();
@@ -109,10 +149,12 @@ fn expect_right_in_prefix(world: &World, step: u64, name: Name) {
 fn a_file_of_the_ranks_of_a_node_comes_back_after_the_node_was_lost() {
     for scheme in ["XOR", "PARTNER", "RS"] {
         let world = World::new(4, 2).set("SCR_COPY_TYPE", scheme).set("SCR_SET_FAILURES", "1");
-        world.run(|application| {
+        let run = world.run(|application| {
+            checkpoint(application, 1, own);
             checkpoint(application, 1, of_pair);
             checkpoint(application, 2, of_pair);
         });
+        expect_one_note(&run.lines, "ranks 0 and 1 have routed one file, `pair/0.h5'");
         expect_no_claims(&world);
         world.run(|application| restart(application, of_pair)).all_gave(&Some(2));
         world.lose("n1");
@@ -222,10 +264,16 @@ fn a_file_of_several_ranks_is_fetched_once_for_each_node() {
         [(of_pair as Name, vec!["pair/0.h5", "pair/1.h5"], 1), (of_all, vec!["all/matrix.h5"], 2)]
     {
         let mut world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", "1");
-        world.run(|application| {
+        let run = world.run(|application| {
+            checkpoint(application, 1, name);
             checkpoint(application, 1, name);
             application.finalize().unwrap();
         });
+        let others = if name(Rank(3)) == name(Rank(0)) { 3 } else { 1 };
+        expect_one_note(
+            &run.lines,
+            &format!("ranks 0 and {others} have routed one file, `{}'", name(Rank(0))),
+        );
         ["n0", "n1"].iter().for_each(|node| world.lose(node));
         world.put("SCR_CACHE_BYPASS", "0");
         let counting = Arc::new(FaultyFiles::new(RealFiles));

@@ -6,10 +6,12 @@ use crate::cache::filemap::Entry;
 use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, Crowded};
+use crate::flush::folder_owners::assign_owners;
 use crate::flush::Flushes;
 use crate::holdings::{Holding, Limit};
 use crate::job::Said;
 use crate::session::{Error, OutputFlags, Phase, Session};
+use crate::typed::first_value;
 use scr_base::message::throughput;
 use scr_comm::collective::{all_reduce, barrier, first_rank, Op};
 use scr_comm::{Collective, Rank, RankErrors};
@@ -142,8 +144,8 @@ impl Session {
             barrier(comm)?;
         }
         let measured = output.measure(&self.job, valid);
-        let names = (!bypass).then(|| NamePattern::of(output.claimed(), &output.record.dataset.name));
-        let renamed = names.is_some() && self.last_names != names;
+        let names = Some((bypass, NamePattern::of(output.claimed(), &output.record.dataset.name)));
+        let renamed = self.last_names != names;
         let sums = |output: &Output, failed: bool| {
             [u64::from(failed), output.record.files.len() as u64, output.record.data_bytes()]
         };
@@ -161,20 +163,38 @@ impl Session {
         if renamed > 0 {
             clashes = all_reduce(comm, [shared_files::clashes(comm, output.claimed())?], Op::Sum)?;
         }
-        let clash = clashes != [0];
+        let clash = clashes != [0] && !bypass;
         if !clash {
-            self.last_names = names.or(self.last_names);
+            self.last_names = names;
+        }
+        if (shared > 0 || bypass && clashes != [0]) && self.job.is_news(Said::SharedFile) {
+            self.note_shared_file(output)?;
         }
         if !clash && shared == 0 {
             return Ok((measured, [failed, files, bytes]));
         }
         drop(measured);
-        let named = if clash { output.expect_own_names(comm)? } else { Ok(()) };
+        let twice = if clash { assign_owners(comm, output.claimed())?.shared.pop_first() } else { None };
+        let named = twice.map_or(Ok(()), |(name, other)| Err(InvalidError::SharedName { name, other }));
         // Only now is every rank done with the files that several have written.
         let taken = named.and_then(|()| Ok(output.shared.take(self.job.files(), &output.part)?));
         let measured = taken.and_then(|()| output.measure(&self.job, valid));
         let own = sums(output, measured.is_err());
         Ok((measured, all_reduce(comm, own, Op::Sum)?))
+    }
+
+    /// Notes once that ranks write one file: nothing tells MPI-IO from ranks that write over each other's bytes. Collective.
+    fn note_shared_file(&self, output: &Output) -> Result<(), Error> {
+        let comm = &*self.job.comm;
+        let mut owners = assign_owners(comm, output.record.files.iter().map(|file| &file.name))?;
+        let own = owners.shared.pop_first().map(|(name, other)| (name, comm.rank(), other));
+        if let Some((name, one, other)) = first_value(comm, own.as_ref())? {
+            self.job.report.notice(&format!(
+                "ranks {one} and {other} have routed one file, `{name}': right for MPI-IO and HDF5; if each writes it with fopen, \
+                 one writes over the other's bytes: give each rank a name of its own"
+            ));
+        }
+        Ok(())
     }
 
     /// Warns once of a checkpoint that has taken the files of the only other one, unless the index knows one more: whenever the job

@@ -17,12 +17,11 @@ use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::shared_files::SharedFiles;
 use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, FilesGiven};
-use crate::flush::folder_owners::assign_owners;
 use crate::job::Job;
 use scr_base::ensure;
 use scr_base::fs::{At, Durability, File, FsError, How, Kind, Writer};
 use scr_comm::placement::Survives;
-use scr_comm::{Comm, CommError, Rank, Traffic};
+use scr_comm::{Rank, Traffic};
 use scr_prefix::ledger::{is_recorded, Refusal};
 use scr_prefix::{DatasetDescriptor, FileName, Overwritten};
 use several_nodes::RoutedNames;
@@ -177,6 +176,7 @@ impl Output {
     /// Takes the lengths and modes of the files that the application has written. Gives those in cache open, for the scheme
     /// that reads them next.
     fn measure(&mut self, job: &Job, valid: bool) -> Result<Opened, InvalidError> {
+        self.open_elsewhere = None;
         ensure(valid, || InvalidError::BySelf)?;
         self.expect_all_routed()?;
         let mut opened = Opened::new();
@@ -234,15 +234,6 @@ impl Output {
     /// The files that this rank has claimed.
     fn claimed(&self) -> impl Iterator<Item = &FileName> {
         self.record.files.iter().map(|file| &file.name).filter(|name| self.shared.borrowed(name).is_none())
-    }
-
-    /// Expects that no rank that does not see the same store has written a file of the same name as this one. All ranks call it.
-    fn expect_own_names(&self, comm: &dyn Comm) -> Result<Result<(), InvalidError>, CommError> {
-        let owners = assign_owners(comm, self.claimed())?;
-        Ok(match owners.shared.first_key_value() {
-            Some((name, &other)) => Err(InvalidError::SharedName { name: name.clone(), other }),
-            None => Ok(()),
-        })
     }
 
     /// A dataset is not valid without a file that the application wanted in it, even if the application says so: it may
