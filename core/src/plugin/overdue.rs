@@ -2,14 +2,15 @@
 //!
 //! A rank in such a call sends no messages any more, and the others wait for it. So the thread that watches its process writes a
 //! file below the prefix directory, and that of rank 0 reads these files and reports an error. Both do so only after a time that
-//! follows from earlier calls: a call that returns costs no message, no file and no thread.
+//! follows from earlier calls: a call that returns costs no message, no file and no thread. A transport whose destinations change
+//! is only slow.
 //!
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
 use crate::job::Job;
 use crate::redundancy::repair::shortened;
 use scr_base::env::{Clock, Watch, WatchStatus, Watched};
-use scr_base::fs::{Durability, Files};
+use scr_base::fs::{Durability, Files, Status};
 use scr_base::message::Reporter;
 use scr_comm::Rank;
 use scr_plugin_api::{held, CopyJob, CopyState, PluginError, Transport};
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long the longest phase of a run took, for each kind of call.
+/// How long the longest call of a run took, of a transport or of a kind of phase.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LongestCall(Arc<Mutex<Option<Duration>>>);
 
@@ -64,18 +65,20 @@ struct Shared {
 struct CallState {
     /// The calls that the plugin is in, and since when; none while a scheme waits for other members.
     calls: Vec<(&'static str, Duration)>,
+    /// What a transport writes, and how that was found last.
+    destinations: Arc<[PathBuf]>,
+    seen: Option<Vec<Option<Status>>>,
     recorded: bool,
     warned: bool,
     ended: bool,
 }
 
 impl PluginPhase {
-    /// Begins a phase for a dataset, of which the plugin copies so many bytes: it may take a second more for each MiB.
+    /// Begins a phase for a dataset.
     pub(crate) fn begin(
         job: &Job,
         (kind, name): (&str, &str),
         dataset: &DatasetDescriptor,
-        copied: u64,
         longest: Option<&LongestCall>,
     ) -> Self {
         let rank = job.comm.own_rank();
@@ -89,7 +92,7 @@ impl PluginPhase {
             folder: job.prefix.scr_dir(),
             mark: format!("overdue.{}.", dataset.created),
             began: job.elapsed(),
-            limit: longest.map_or(FIRST, LongestCall::limit) + Duration::from_secs(copied >> 20),
+            limit: longest.map_or(FIRST, LongestCall::limit),
             state: Mutex::default(),
         };
         Self::watched(&job.env.watch, shared, longest)
@@ -103,8 +106,13 @@ impl PluginPhase {
 
     /// Calls the plugin.
     pub(crate) fn call<R>(&self, name: &'static str, call: impl FnOnce() -> R) -> R {
-        self.enter(name);
+        let began = self.enter(name);
         let result = call();
+        let took = self.shared.clock.elapsed().saturating_sub(began);
+        if let Some(longest) = &self.longest {
+            let mut longest = held(&longest.0);
+            *longest = (*longest).max(Some(took));
+        }
         held(&self.shared.state).calls.retain(|(entered, _)| *entered != name);
         result
     }
@@ -113,18 +121,21 @@ impl PluginPhase {
     pub(crate) fn wait<R>(&self, wait: impl FnOnce() -> R) -> R {
         let calls = std::mem::take(&mut held(&self.shared.state).calls);
         let result = wait();
-        calls.into_iter().for_each(|(name, _)| self.enter(name));
+        calls.into_iter().for_each(|(name, _)| _ = self.enter(name));
         result
     }
 
-    fn enter(&self, name: &'static str) {
+    fn enter(&self, name: &'static str) -> Duration {
         let now = self.shared.clock.elapsed();
         held(&self.shared.state).calls.push((name, now));
+        now
     }
 }
 
 impl Transport for WatchedTransport {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        let destinations = job.items.iter().map(|item| item.destination.clone()).collect();
+        held(&self.phase.shared.state).destinations = destinations;
         self.phase.call("start", || self.transport.start(job))
     }
 
@@ -147,11 +158,6 @@ impl Transport for WatchedTransport {
 
 impl Drop for PluginPhase {
     fn drop(&mut self) {
-        let took = self.shared.clock.elapsed().saturating_sub(self.shared.began);
-        if let Some(longest) = &self.longest {
-            let mut longest = held(&longest.0);
-            *longest = (*longest).max(Some(took));
-        }
         held(&self.shared.state).ended = true;
     }
 }
@@ -171,18 +177,30 @@ impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are ignored.
     fn poll(&self) -> WatchStatus {
         let (now, file) = (self.clock.elapsed(), self.folder.join(format!("{}{}", self.mark, self.rank)));
-        let CallState { calls, recorded, warned, ended } = held(&self.state).clone();
+        let CallState { calls, destinations, seen, recorded, warned, ended } = held(&self.state).clone();
         if ended {
             if recorded {
                 let _ = self.files.remove_file(&file);
             }
             return WatchStatus::Over;
         }
+        let lasts = |time| calls.iter().find(|(_, since)| now.saturating_sub(*since) >= time);
+        let look = || destinations.iter().map(|path| self.files.status(path).ok()).collect::<Vec<_>>();
+        if seen.is_none() && lasts(SOON).is_some() {
+            let found = Some(look());
+            held(&self.state).seen = found;
+        }
         if now.saturating_sub(self.began) < self.limit {
             return WatchStatus::UnderWay;
         }
-        let overdue = calls.into_iter().find(|(_, since)| now.saturating_sub(*since) >= self.limit);
-        if let (Some((call, _)), false) = (overdue, recorded) {
+        if let (Some((call, _)), false) = (lasts(self.limit), recorded) {
+            let found = look();
+            if seen.is_some_and(|seen| seen != found) {
+                let mut state = held(&self.state);
+                state.calls.iter_mut().for_each(|(_, since)| *since = now);
+                state.seen = Some(found);
+                return WatchStatus::UnderWay;
+            }
             let text = format!("{call} on rank {}\n", self.place);
             let written = self.files.write_atomic(&file, text.as_bytes(), 0o666, Durability::Unsynced);
             held(&self.state).recorded = written.is_ok();
@@ -209,6 +227,8 @@ const FIRST: Duration = Duration::from_secs(600);
 /// A call may take so much longer than the longest before, and this time in any case.
 const TIMES: u32 = 10;
 const LEAST: Duration = Duration::from_secs(60);
+/// After this time in a call, what a transport writes is looked at for the first time.
+const SOON: Duration = Duration::from_secs(10);
 const LONGEST_LINE: u64 = 1000;
 
 #[cfg(test)]
@@ -264,6 +284,31 @@ mod tests {
             "the scheme MIRROR has not returned for 80 s from: protect on rank 2 on n2. The job waits";
         assert!(warnings.len() == 1 && warnings[0].contains(words), "{warnings:?}");
         assert_eq!(warnings_after(100), Vec::<String>::new(), "it is said once");
+    }
+
+    /// It was named however fast it copied.
+    #[test]
+    fn a_transport_is_only_slow_while_its_destinations_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, test) = shared(0, dir.path(), LEAST);
+        let copy = dir.path().join("copy");
+        {
+            let mut state = held(&shared.state);
+            state.calls.push(("wait", Duration::ZERO));
+            state.destinations = Arc::new([copy.clone()]);
+        }
+        let said_after = |time| {
+            test.clock().advance(time);
+            shared.poll();
+            test.output().take_errors()
+        };
+        assert_eq!(said_after(SOON), Vec::<String>::new());
+        for bytes in 1..4 {
+            std::fs::write(&copy, vec![0; bytes]).unwrap();
+            assert_eq!(said_after(LEAST), Vec::<String>::new(), "{bytes}");
+        }
+        let said = said_after(LEAST);
+        assert!(said.len() == 1 && said[0].contains("wait on rank 0"), "{said:?}");
     }
 
     #[test]

@@ -298,7 +298,7 @@ pub(super) fn protect(
 ) -> Result<RankRecord, Failure> {
     let LocalPart { mut record, part, scheme } = local;
     let plugin = ("scheme", &*record.protection.scheme);
-    let phase = PluginPhase::begin(job, plugin, &record.dataset, 0, Some(longest));
+    let phase = PluginPhase::begin(job, plugin, &record.dataset, Some(longest));
     let protect = Protect { job, open, scheme: &*scheme, phase: &phase };
     let kept = protect.encode_part(&part, &mut record, Opened::new());
     let kept = kept.and_then(|kept| expect_unchanged(job, &record, &part).map(|()| kept));

@@ -2,7 +2,7 @@
 
 use crate::cache::record::{Protection, RankRecord};
 use crate::job::Job;
-use crate::plugin::overdue::{PluginPhase, WatchedTransport};
+use crate::plugin::overdue::{LongestCall, PluginPhase, WatchedTransport};
 use crate::plugin::{
     open_together, CheckedScheme, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError,
 };
@@ -34,14 +34,15 @@ pub(crate) struct TransportInUse {
     pub(crate) asynchronous: bool,
     /// It continues after the job has ended, and any process of the node can look after its copies.
     pub(crate) survives_job: bool,
+    pub(crate) longest: LongestCall,
 }
 
 impl TransportInUse {
     /// The same for the flush of a dataset, which all ranks begin and end together. Its calls are watched.
     pub(crate) fn watched(self, job: &Job, record: &RankRecord) -> Self {
         let transport = self.transport.clone().map(|transport| -> Arc<dyn Transport> {
-            let (plugin, bytes) = (("transport", &*self.name), record.data_bytes());
-            let phase = PluginPhase::begin(job, plugin, &record.dataset, bytes, None);
+            let plugin = ("transport", &*self.name);
+            let phase = PluginPhase::begin(job, plugin, &record.dataset, Some(&self.longest));
             Arc::new(WatchedTransport { transport, phase })
         });
         Self { transport, ..self }
@@ -178,6 +179,7 @@ impl Plugins {
             options,
             asynchronous,
             survives_job,
+            longest: LongestCall::default(),
         };
         let made = to_keep(made.map(in_use))?;
         self.transports.borrow_mut().insert(key, made.clone());

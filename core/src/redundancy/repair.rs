@@ -163,7 +163,7 @@ impl Repair<'_> {
     ) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
         let job = self.job;
         let plugin = ("scheme", &*record.protection.scheme);
-        let phase = &PluginPhase::begin(job, plugin, &record.dataset, 0, None);
+        let phase = &PluginPhase::begin(job, plugin, &record.dataset, None);
         let repair = SetRepair { job, scheme, part, record, losses, phase, extent };
         match remedy == Remedy::Rebuild {
             true => repair.rebuild(ready).map(|verified| (verified, None)),

@@ -249,7 +249,7 @@ impl Schemes {
     ) -> Collective<()> {
         let scheme = self.plugins.scheme(job, &record.protection)?;
         let plugin = ("scheme", &*record.protection.scheme);
-        let phase = PluginPhase::begin(job, plugin, &record.dataset, 0, Some(&self.longest));
+        let phase = PluginPhase::begin(job, plugin, &record.dataset, Some(&self.longest));
         let protect = Protect { job, open: &cache.open, scheme: &*scheme, phase: &phase };
         let kept = protect.encode_part(part, record, opened);
         job.agree(kept.and_then(|kept| prepare(job, record, &kept, part, journal)))

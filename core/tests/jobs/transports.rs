@@ -4,6 +4,9 @@ use super::world::{plugins, said, World};
 use scr_comm::Rank;
 use scr_test_kit::descriptors::wait_until;
 use scr_test_plugins::{built, manifest};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 fn sizes(rank: Rank) -> Vec<usize> {
@@ -182,6 +185,44 @@ fn an_asynchronous_flush_for_which_nobody_names_a_transport_is_made_by_threads()
     world.lose("n0");
     world.lose("n1");
     world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+}
+
+/// It was after ten minutes, however fast it had been before.
+#[test]
+fn a_transport_that_has_returned_soon_before_is_named_as_early_as_a_scheme() {
+    let folder = TempDir::new().unwrap();
+    let goes_on = folder.path().join("goes_on");
+    let world = world(&format!("FLUSH=TRY PANIC={}", goes_on.display()), &folder);
+    let text = manifest("TRY", "transport", "libobedient.so") + "[capabilities]\nasynchronous = true\n";
+    std::fs::write(folder.path().join("try.toml"), text).unwrap();
+    let world = world.set("SCR_FLUSH_ASYNC", "1");
+    std::fs::write(&goes_on, "").unwrap();
+    let (together, ended) = (Barrier::new(4), AtomicBool::default());
+    let run = world.run(|application| {
+        application.checkpoint(1, sizes).unwrap();
+        while !ended.load(Ordering::SeqCst) {
+            application.session().need_checkpoint().unwrap();
+            // It has copied nothing.
+            ended.fetch_or(application.has_said("ckpt.1 was not flushed"), Ordering::SeqCst);
+            together.wait();
+        }
+        let _ = std::fs::remove_file(&goes_on);
+        application.checkpoint(2, sizes).unwrap();
+        let has_said = || application.has_said("the transport TRY has not returned for");
+        // Less than ten minutes in all.
+        for _ in 0..6 {
+            application.wait(80);
+            let began = Instant::now();
+            while !has_said() && !goes_on.exists() && began.elapsed() < Duration::from_secs(2) {
+                std::thread::yield_now();
+            }
+        }
+        let named = has_said();
+        std::fs::write(&goes_on, "").unwrap();
+        _ = application.finalize();
+        named
+    });
+    assert!(run.ranks[0], "{}", run.lines.join("\n"));
 }
 
 /// Nothing said so.

@@ -8,7 +8,7 @@ use scr_base::fs::{Files, How, RealFiles};
 use scr_comm::thread::run;
 use scr_comm::{Comm, Rank};
 use scr_config::param::AppConfig;
-use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use scr_prefix::commit::FlushOutcome;
 use scr_prefix::ledger::{LedgerDir, Wish};
 use scr_prefix::{DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixId};
@@ -57,7 +57,7 @@ pub(crate) fn through(files: &(impl Files + Clone + 'static)) -> Arc<dyn Transpo
 
 pub(crate) fn in_use(transport: &Arc<dyn Transport>, survives_job: bool) -> TransportInUse {
     let (transport, name) = (Some(Arc::clone(transport)), "THROUGH".to_owned());
-    TransportInUse { transport, name, options: KvTree::new(), asynchronous: true, survives_job }
+    TransportInUse { transport, name, asynchronous: true, survives_job, ..TransportInUse::default() }
 }
 
 type Copied = (Vec<u32>, CopyState);
