@@ -1,11 +1,12 @@
 //! Flushes that earlier runs have left under way: they are finished or rolled back before anything else.
 //!
 //! Some may continue without their application: agents on these nodes, or a burst buffer, are still copying. A run waits for them
-//! as long as they make progress, at most for a minute. It then rolls back the rest, and flushes it again from cache if it is
-//! due. It does not wait for nodes that it does not have.
+//! as long as they make progress, at most for a minute, and lifts their limits, as nobody computes beside them. It then rolls back
+//! the rest, and flushes it again from cache if it is due. It does not wait for nodes that it does not have.
 
 use super::detached::{poll_some, Here, PollResult, Transports, Which};
 use super::pauses::WaitLimit;
+use super::under_way::flushes_under_way;
 use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use crate::plugin::PluginHost;
@@ -66,16 +67,16 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
     let transports = Transports::new(host, &job.env, &job.params);
     let leads = job.nodes.leader(job.rank()) == job.rank();
     let here = Here { prefix: &job.prefix, id: job.run.prefix.as_ref() };
-    let poll = || {
+    let poll = |hurries| {
         let open = |name: &str, options: &_| transports.open(name, options);
         match leads {
-            true => poll_some(job.files(), control, &open, &job.local_time(), Which::To(here)),
+            true => poll_some(job.files(), control, &open, &job.local_time(), Which::To(here, hurries)),
             false => PollResult::default(),
         }
     };
     let mut patience: Option<WaitLimit> = None;
     loop {
-        let polled = poll();
+        let polled = poll(patience.is_some());
         polled.notices.iter().for_each(|line| job.report.notice_here(line));
         // A flush that cannot be polled is not waited for.
         let goes_on = polled.unfinished && polled.errors.is_empty();
@@ -85,7 +86,13 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
             return Ok(());
         }
         if patience.is_none() {
-            job.report.notice("waiting for flushes of an earlier run that are still under way");
+            let under_way = flushes_under_way(job.files(), &job.prefix).unwrap_or_default();
+            let names: Vec<_> =
+                under_way.iter().map(|flush| format!("`{}'", flush.dataset.name_text())).collect();
+            job.report.notice(&format!(
+                "waiting for the flush of {}, which agents or a burst buffer of an earlier run still copy, from now on without limits",
+                names.join(", ")
+            ));
         }
         let patience =
             patience.get_or_insert_with(|| WaitLimit::begin(MOST, MOST_STANDING, job.elapsed(), moved));

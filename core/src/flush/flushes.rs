@@ -130,6 +130,10 @@ impl Flushes {
             if site.job.is_recovery && !policy::flushes_all_first(site.job) && Self::is_async(site, id)? {
                 continue;
             }
+            if let Some(cached) = site.cache.dataset(id) {
+                let label = cached.record.label();
+                site.job.report.notice(&format!("waiting for the flush of {label}, left by an earlier run"));
+            }
             let flushed = self.flush(site, id);
             report_only(site.job, flushed)?;
         }
@@ -162,7 +166,9 @@ impl Flushes {
             if left.contains(&id) || site.cache.dataset(id).is_none() {
                 continue;
             }
-            let detaches = wanted && Self::is_async(site, id)? && self.transport_of(site, id)?.survives_job;
+            let survives = |of: TransportInUse| of.survives_job;
+            let detaches =
+                wanted && Self::is_async(site, id)? && self.transport_of(site, id, true).is_ok_and(survives);
             let mut flushed = Ok(());
             if detaches {
                 flushed = self.copy(site, id, Transfer::FlushAsync);
@@ -295,8 +301,8 @@ impl Flushes {
         self.finish_overlapping(site, id)?;
         give_files_to(site, id)?;
         let began = report_begin(site, id);
-        let transport = self.transport_of(site, id)?;
         let is_async = kind == Transfer::FlushAsync;
+        let transport = self.transport_of(site, id, is_async)?;
         if !is_async {
             let listed = dataset(site.cache, id).record.dataset.id;
             site.cache.list(site.job, News::FlushInCall(listed));
@@ -375,9 +381,9 @@ impl Flushes {
             return Ok(false);
         }
         // If it cannot be used at all, the flush says why.
-        let transport = match policy::transport_of(site.job, site.cache, site.schemes, cached) {
+        let transport = match policy::transport_of(site.job, site.cache, site.schemes, cached, true) {
             Ok(transport) => transport,
-            Err(error) => return Ok(error.agreed().map(|_| false)?),
+            Err(error) => return Ok(error.agreed().map(|_| true)?),
         };
         if !transport.asynchronous && site.job.is_news(Said::Synchronous) {
             site.job.report.warn(&format!(
@@ -389,9 +395,9 @@ impl Flushes {
         Ok(transport.asynchronous)
     }
 
-    fn transport_of(&mut self, site: &FlushSite<'_>, id: u64) -> Result<TransportInUse, Error> {
+    fn transport_of(&mut self, site: &FlushSite<'_>, id: u64, behind: bool) -> Result<TransportInUse, Error> {
         let cached = dataset(site.cache, id);
-        policy::transport_of(site.job, site.cache, site.schemes, cached).or_else(|error| {
+        policy::transport_of(site.job, site.cache, site.schemes, cached, behind).or_else(|error| {
             let why = error.agreed()?;
             self.retry_pending |= cached.record.dataset.checkpoint;
             let label = cached.record.label();

@@ -7,13 +7,14 @@ use crate::plugin::Manifest;
 use scr_config::descriptor::FlushBy;
 use scr_config::param;
 
-/// The options that the host knows. Limits are for all that is flushed, so each process gets its share, or each node
-/// where one process copies for the whole node.
+/// The options that the host knows. Limits are for all that is flushed behind the application, so each process gets its share, or
+/// each node where one process copies for the whole node.
 pub(crate) fn host_options(
     job: &Job,
     cache: &Cache,
     wanted: &FlushBy,
     manifest: &Manifest,
+    behind: bool,
 ) -> Vec<(&'static str, String)> {
     let mut known = vec![
         ("CONTROL", cache.control().display().to_string()),
@@ -30,7 +31,7 @@ pub(crate) fn host_options(
         known.push(("SLOTS_FOLDER", SharedSlots::folder(&job.prefix).display().to_string()));
         known.push(("SLOTS", width.to_string()));
     }
-    if job.params.get(&param::FLUSH_ASYNC) {
+    if behind {
         let limit = job.params.get(&param::FLUSH_ASYNC_BW);
         let shares = match manifest.capabilities.survives_job {
             true if wanted.gives("WIDTH") => u64::from(nodes),

@@ -60,23 +60,31 @@ pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     due(&cache.holdings(), When::End { checkpoints: job.params.get(&param::FLUSH) > 0 })
 }
 
-/// The transport that copies a dataset. Collective the first time that its store is flushed.
+/// The transport that copies a dataset, behind the application or while it waits. Collective the first time that its store is
+/// flushed so.
 pub(super) fn transport_of(
     job: &Job,
     cache: &Cache,
     schemes: &Schemes,
     cached: &CachedDataset,
+    behind: bool,
 ) -> Collective<TransportInUse> {
     if cached.record.protection.bypass {
         return Ok(TransportInUse::default());
     }
-    transport_from(job, cache, schemes, &cache.stores()[cached.store].name)
+    transport_from(job, cache, schemes, &cache.stores()[cached.store].name, behind)
 }
 
-fn transport_from(job: &Job, cache: &Cache, schemes: &Schemes, store: &str) -> Collective<TransportInUse> {
+fn transport_from(
+    job: &Job,
+    cache: &Cache,
+    schemes: &Schemes,
+    store: &str,
+    behind: bool,
+) -> Collective<TransportInUse> {
     let wanted = flush_by(job, store);
-    let of_host = |manifest: &Manifest| host_options(job, cache, &wanted, manifest);
-    schemes.plugins.transport(job, &wanted, &of_host)
+    let of_host = |manifest: &Manifest| host_options(job, cache, &wanted, manifest, behind);
+    schemes.plugins.transport(job, &wanted, behind, &of_host)
 }
 
 /// Loads the transports that new datasets need, so that one that refuses shows before there is anything to lose. The next flush
@@ -84,7 +92,7 @@ fn transport_from(job: &Job, cache: &Cache, schemes: &Schemes, store: &str) -> C
 pub(crate) fn load_transports(job: &Job, cache: &Cache, schemes: &Schemes) -> Result<(), CommError> {
     let used = job.descriptors.redundancy.all().into_iter().filter(|used| !used.bypass);
     for store in used.map(|used| &used.store).collect::<BTreeSet<_>>() {
-        if let Err(error) = transport_from(job, cache, schemes, store) {
+        if let Err(error) = transport_from(job, cache, schemes, store, job.params.get(&param::FLUSH_ASYNC)) {
             let so = "nothing is flushed with it, and what is in cache only is lost with the allocation";
             job.report.error(&format!("{}; {so}", error.agreed()?));
         }

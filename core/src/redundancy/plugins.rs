@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A loaded plugin, or why it cannot be used; the same on all ranks.
 type Loaded<T> = Result<T, RankErrors>;
 type SchemesInUse = HashMap<(String, u32, Vec<u8>), Loaded<Arc<CheckedScheme>>>;
-type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Loaded<TransportInUse>>;
+type TransportsInUse = HashMap<(String, BTreeMap<String, String>, bool), Loaded<TransportInUse>>;
 
 /// A transport, and what its manifest says that it can do.
 #[derive(Clone, Default)]
@@ -57,7 +57,7 @@ pub(crate) struct Plugins {
     opened: RefCell<BTreeMap<(PluginKind, String), Rc<OpenPlugin>>>,
     /// By name, on-disk format and packed options.
     schemes: RefCell<SchemesInUse>,
-    /// By name and options as they were written.
+    /// By name, options as they were written, and whether it copies behind the application.
     transports: RefCell<TransportsInUse>,
     /// How new datasets are protected, by the number of their descriptor.
     protections: RefCell<HashMap<u32, Protection>>,
@@ -149,9 +149,10 @@ impl Plugins {
         &self,
         job: &Job,
         wanted: &FlushBy,
+        behind: bool,
         of_host: &dyn Fn(&Manifest) -> Vec<(&'static str, String)>,
     ) -> Collective<TransportInUse> {
-        let key = (wanted.transport.clone(), wanted.options.clone());
+        let key = (wanted.transport.clone(), wanted.options.clone(), behind);
         if let Some(known) = self.transports.borrow().get(&key) {
             return Ok(known.clone()?);
         }

@@ -143,9 +143,18 @@ fn each_copying_process_gets_its_share_of_the_bandwidth() {
                     help = \"at most 9, so that the refusal shows the value\"\n";
         let known = manifest("TRY", "transport", "libobedient.so");
         std::fs::write(folder.path().join("try.toml"), known + able).unwrap();
-        let world = world.set("SCR_FLUSH_WIDTH", width);
+        let mut world = world.set("SCR_FLUSH_WIDTH", width);
         let run = world.run(|application| application.checkpoint(1, sizes).unwrap());
         run.line_with(&[share]);
+        // None is for a flush that the application waits for: SCR_Init took as long as the limit said, without a word.
+        world.put("SCR_FLUSH_ON_RESTART", "1");
+        let run = world.run(|application| application.restart(sizes));
+        run.line_with(&[
+            "NOTE",
+            "waiting for the flush of dataset 1 `ckpt.1', left by an earlier run",
+            "[SCR-811]",
+        ]);
+        assert!(!run.has_line_with(share), "{:?}", run.lines);
     }
 }
 

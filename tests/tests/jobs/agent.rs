@@ -188,7 +188,7 @@ on_any_mpi! {
         let next_has_come = cluster.scratch().join("next");
         short_job(&mut cluster, mpi).at(MIDDLE, &format!("wait:{}", next_has_come.display())).run().expect_success();
         let mut next = job(&mut cluster, mpi).options(&[("read-only", 1)]).start();
-        next.wait_for("waiting for flushes of an earlier run");
+        next.wait_for("waiting for the flush of `ckpt.1', which agents");
         std::fs::write(next_has_come, "").expect("a file can be made");
         let next = next.finish().expect_success();
         assert!(!next.prints("rolled back"));

@@ -146,21 +146,21 @@ pub(crate) enum Which<'a> {
     AllAnew(Here<'a>),
     /// That of a token.
     Of(&'a str),
-    /// Those to a prefix directory.
-    To(Here<'a>),
+    /// Those to a prefix directory, and whether a run that has yet to compute waits for them: their limits are lifted.
+    To(Here<'a>, bool),
 }
 
 impl Which<'_> {
     fn may_be(self, token: &str) -> bool {
         match self {
             Self::Of(wanted) => wanted == token,
-            Self::All | Self::AllAnew(_) | Self::To(_) => true,
+            Self::All | Self::AllAnew(_) | Self::To(..) => true,
         }
     }
 
     /// The record, with the path that its prefix directory has now, if it is meant.
     fn find(self, mut record: TransferRecord, files: &dyn Files) -> Option<TransferRecord> {
-        if let Self::To(here) | Self::AllAnew(here) = self {
+        if let Self::To(here, _) | Self::AllAnew(here) = self {
             let is_here = here.has(&record, files);
             if is_here && record.prefix != here.prefix.dir() {
                 record.belong_to(here.prefix);
@@ -236,8 +236,11 @@ impl TransferMonitor<'_> {
         };
         for record in &mut records {
             match &record.state {
-                TransferState::Copying => self.poll_record(record, polled),
-                TransferState::Failed(_) if matches!(which, Which::AllAnew(_)) => self.repeat(record, polled),
+                TransferState::Copying => self.poll_record(record, which, polled),
+                TransferState::Failed(_) if matches!(which, Which::AllAnew(_)) => {
+                    polled.notices.push(format!("the files of rank {} are copied again", record.rank));
+                    self.repeat(record, polled);
+                }
                 TransferState::Failed(_) | TransferState::Arrived => (),
             }
         }
@@ -294,10 +297,14 @@ impl TransferMonitor<'_> {
     }
 
     /// Asks the transport, and checks what came.
-    fn poll_record(&self, record: &mut TransferRecord, polled: &mut PollResult) {
+    fn poll_record(&self, record: &mut TransferRecord, which: Which<'_>, polled: &mut PollResult) {
         let Some(transport) = self.transport_of(record, polled) else { return };
         let ended = match transport.poll(&record.ticket) {
             Ok(CopyState::Running(bytes)) => {
+                let lifts = matches!(which, Which::To(_, true)) && record.lift_limits();
+                if lifts && transport.cancel(&record.ticket).is_ok() {
+                    return self.repeat(record, polled);
+                }
                 polled.unfinished = true;
                 polled.bytes_moved = polled.bytes_moved.saturating_add(bytes);
                 return;
@@ -325,7 +332,7 @@ impl TransferMonitor<'_> {
         self.write(record, polled);
     }
 
-    /// Begins copies again that have failed: their sources are still in cache.
+    /// Begins copies again: their sources are still in cache.
     fn repeat(&self, record: &mut TransferRecord, polled: &mut PollResult) {
         (record.repeated, record.unpolled) = (record.repeated + 1, 0);
         let Some(transport) = self.transport_of(record, polled) else { return };
@@ -336,7 +343,6 @@ impl TransferMonitor<'_> {
         match file_copy::start(self.files, &*transport, &mut record.copies, token, &record.options) {
             Ok(ticket) => {
                 (record.ticket, record.state) = (ticket, TransferState::Copying);
-                polled.notices.push(format!("the files of rank {} are copied again", record.rank));
                 polled.unfinished = true;
                 self.write(record, polled);
             }

@@ -67,6 +67,14 @@ impl TransferRecord {
         }
     }
 
+    /// Takes away the limits that spare an application. Returns whether there were any.
+    pub(super) fn lift_limits(&mut self) -> bool {
+        let options = &mut self.transport_options;
+        let limits = ["BW", "PERCENT"].map(|key| (key, options.text(key).is_some_and(|text| text != "0")));
+        let mut limits = limits.into_iter().filter(|(_, is_set)| *is_set);
+        limits.by_ref().inspect(|(key, _)| options.set(key, "0")).count() > 0
+    }
+
     fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.set("VERSION", VERSION);

@@ -4,6 +4,7 @@ use super::stage::{finalize_arrived, finalize_pending, in_use, through, Cached, 
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, Here, PollResult, Which};
 use crate::flush::{Flush, Options, SourceFile};
+use crate::redundancy::plugins::TransportInUse;
 use scr_base::fs::{Files, How, RealFiles, Retrying};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use scr_prefix::commit::{CloseOutcome, Commit, FlushOutcome, Share, Staged};
@@ -151,9 +152,9 @@ fn a_flush_goes_on_in_a_prefix_directory_that_was_renamed_and_is_not_forgotten_m
     }
     let there = Here { prefix: &new, id: id.as_ref() };
     let other = Here { prefix: old, id: None };
-    assert_eq!(nodes.poll_some(0, Which::To(other)), PollResult::default());
+    assert_eq!(nodes.poll_some(0, Which::To(other, true)), PollResult::default());
     // A run that begins does the first, and `scr poststage` the second.
-    for (node, which) in [(0, Which::To(there)), (1, Which::AllAnew(there))] {
+    for (node, which) in [(0, Which::To(there, false)), (1, Which::AllAnew(there))] {
         let polled = nodes.poll_some(node, which);
         assert!(polled.errors.is_empty() && !polled.unfinished, "{polled:?}");
     }
@@ -436,6 +437,39 @@ fn copies_that_have_failed_are_begun_again_when_somebody_asks_for_it() {
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
     (0..2).for_each(|node| drop(nodes.poll(node)));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+}
+
+/// The limits were those of a job that had died, and the run that began waited as long for them.
+#[test]
+fn a_run_that_begins_lifts_the_limits_of_copies_that_it_waits_for() {
+    let limit = |text: &str| {
+        let mut options = KvTree::new();
+        options.set("BW", text);
+        options
+    };
+    let stage = Stage::on_nodes(RANKS, 2);
+    stage.prefix.make(&RealFiles).unwrap();
+    LedgerDir::new(&RealFiles, &stage.prefix).begin_run(1).unwrap();
+    let id = PrefixId::read(&RealFiles, &stage.prefix).unwrap();
+    let cached = stage.cache(1, "a");
+    let endless = Arc::new(Endless::default());
+    let transport: Arc<dyn Transport> = Arc::<Endless>::clone(&endless);
+    let in_use = TransportInUse { options: limit("1000"), ..in_use(&transport, true) };
+    let begun = stage.on_all_with(&RealFiles, &in_use, OPTIONS, |flush, rank| {
+        flush.begin(cached.to_flush(TOKEN, rank)).map(|mut run| flush.start_copying(&mut run))
+    });
+    assert!(begun.iter().all(Result::is_ok), "{begun:?}");
+    let here = Here { prefix: &stage.prefix, id: id.as_ref() };
+    for (hurries, expected, stopped) in [(false, "1000", 0), (true, "0", 4), (true, "0", 4)] {
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(&transport));
+        for node in 0..2 {
+            let polled = poll_some(&RealFiles, &stage.control(node), &open, NOW, Which::To(here, hurries));
+            assert!(polled.unfinished && polled.errors.is_empty() && polled.notices.is_empty(), "{polled:?}");
+            let records = record::list(&RealFiles, &stage.control(node)).unwrap().0;
+            assert!(records.iter().all(|record| record.transport_options == limit(expected)), "{records:?}");
+        }
+        assert_eq!(endless.stopped.lock().unwrap().len(), stopped);
+    }
 }
 
 /// The next poll synced the names once more, which succeeds without those that the system has lost; or it found a mark that was
