@@ -303,18 +303,6 @@ fn partner_with_two_copies_brings_back_more_than_it_promises_where_a_copy_is_lef
 }
 
 #[test]
-fn more_copies_than_members_are_refused_before_anything_is_written() {
-    let world = World::new(3, 3).set("SCR_COPY_TYPE", "FILE");
-    std::fs::write(world.prefix().join(".scrconf"), "CKPT=0 TYPE=PARTNER REPLICAS=3\n").expect("it is there");
-    let started =
-        world.run(|application| application.checkpoint(1, small).map_err(|error| error.to_string()));
-    for result in started.ranks {
-        let error = result.expect_err("a member would have to keep a copy of itself");
-        assert!(error.contains("REPLICAS") && error.contains('3'), "{error}");
-    }
-}
-
-#[test]
 fn single_restarts_where_nothing_is_lost_and_refuses_where_a_node_is() {
     let world = World::new(4, 2).set("SCR_COPY_TYPE", "SINGLE");
     let job = Job::new(world, 2);

@@ -455,7 +455,7 @@ pub(super) fn log_txt_enable(setting: &Setting) -> bool {
 
 pub(super) fn log_syslog_enable(setting: &Setting) -> bool {
     let odd = logging().unset("SCR_LOG_SYSLOG_ENABLE").set("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9");
-    !checkpoints(&setting.on(odd), 1).has_line_with("LOG_LOCAL9'")
+    !checkpoints(&setting.on(odd), 1).has_line_with("logging to syslog failed")
 }
 
 pub(super) fn log_syslog_facility(setting: &Setting) -> bool {
