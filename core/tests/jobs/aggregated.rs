@@ -109,7 +109,7 @@ fn containers_stay_as_they_are_in_a_run_that_reads_all_files_in_place() {
     let before = std::fs::read(&lists).unwrap();
     world.put("SCR_GLOBAL_RESTART", "1");
     let run = world.try_run(|begun| begun.err().expect("no run begins").to_string());
-    assert!(run.ranks[0].contains("ckpt.2 could not be brought back"), "{}", run.ranks[0]);
+    assert!(run.ranks[0].contains("ckpt.2, ckpt.1 could not be brought back"), "{}", run.ranks[0]);
     run.line_with(&["`ckpt.2' is not restarted from", "in cache, in containers in the prefix directory"]);
     assert_eq!(std::fs::read(&lists).unwrap(), before);
     world.put("SCR_GLOBAL_RESTART", "0");
