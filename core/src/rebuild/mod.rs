@@ -387,16 +387,15 @@ fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, Comm
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
 fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError> {
     let Some(listed) = Listed::of(job, replaced)? else { return Ok(false) };
-    let left = match listed.is_in_place {
-        true => "Its files are not in cache but where the application wrote them: `scr index --import' makes a dataset of them",
+    let fate = match listed.is_in_place {
+        true => "Its files are not in cache but in place: `scr index --import' makes a dataset of them",
         false => {
-            "What is left of that directory leaves the cache once a new checkpoint is complete; put the directory back before, \
-             if it is still needed"
+            "Its remains leave the cache once a new checkpoint is complete: put the directory back before"
         }
     };
     let (belonging, own) = (listed.belonging, job.prefix.dir().display());
     job.report.warn(&format!(
-        "{belonging} to another prefix directory, which was at {own} before this one: the run does not restart from it. {left}"
+        "{belonging} to another prefix directory, which was at {own} before this one: the run does not restart from it. {fate}"
     ));
     Ok(true)
 }
@@ -404,11 +403,11 @@ fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError>
 /// Warns of datasets that belong to another prefix directory, one of which is a copy of the other. Gives their ids. Collective.
 fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError> {
     let Some(listed) = Listed::of(job, of_twins)? else { return Ok(Vec::new()) };
-    let own = job.prefix.dir().display();
+    let (own, other) = (job.prefix.dir().display(), listed.prefix);
     job.report.warn(&format!(
-        "{} to the prefix directory {}, which is still there. {own} has the same id, as a copy of it has: the run does not use \
-         what is in cache. To restart from that, start the job there; if {own} is to take its place, move it away first",
-        listed.belonging, listed.prefix
+        "{} to the prefix directory {other}, which is still there. {own} has the same id, as a copy of it has: the run does not use \
+         what {other} has in cache. To restart from that, start the job there; if {own} is to take its place, move it away first",
+        listed.belonging
     ));
     Ok(listed.ids)
 }

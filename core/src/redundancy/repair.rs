@@ -113,7 +113,7 @@ impl Repair<'_> {
                 Some(scheme) => {
                     let is_rebuilt = remedy == Remedy::Rebuild && loss.is_some();
                     let ready = if is_rebuilt { make_room() } else { Ok(()) };
-                    self.apply(&*scheme, (place, record), &losses, (remedy, ready), extent)
+                    self.apply(&scheme, (place, record), &losses, (remedy, ready), extent)
                 }
                 None => {
                     self.verify(place, record, extent).map(|verified| (verified, None)).map_err(Into::into)

@@ -347,14 +347,15 @@ fn gain(Redundancy { store, scheme, .. }: &Redundancy) -> String {
 /// What the sets of a descriptor do not protect, whose members should be in different groups `wanted`.
 fn unprotected(job: &Job, (set, group): &(OwnSet, String), wanted: &str) -> Option<String> {
     let all = job.comm.size() as usize;
+    let too_few = " with more nodes of a set than the scheme survives: the job has too few groups, and its sets are made of nodes; use more";
     let (ranks, of, why) = match (set.unprotected, job.nodes.count()) {
         (0, _) if group == wanted => return None,
-        (0, _) => (all, wanted, "the job has too few of them, and its sets are made of nodes; use more"),
-        (alone, 1) => (alone, "node", "all ranks are on one node; run on more nodes"),
-        (alone, _) => (alone, "node", "there are too few nodes for them; run on more nodes"),
+        (0, _) => (all, wanted, too_few),
+        (alone, 1) => (alone, "node", ": all ranks are on one node; run on more nodes"),
+        (alone, _) => (alone, "node", ": there are too few nodes for them; run on more nodes"),
     };
     Some(format!(
-        "the files of {ranks} of {all} ranks in cache are not protected against the loss of a {of}: {why}, or flush often \
+        "the files of {ranks} of {all} ranks in cache are not protected against the loss of a {of}{why}, or flush often \
          (SCR_FLUSH)"
     ))
 }

@@ -11,7 +11,6 @@ use scr_comm::Rank;
 use scr_prefix::ledger::By;
 use scr_prefix::{staging_file, Prefix};
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One rank's part of a scavenged dataset.
@@ -67,14 +66,11 @@ pub(crate) fn hidden(files: &dyn Files, prefix: &Prefix, scan: &Scan) -> Vec<Pat
     let mut folders: BTreeSet<PathBuf> = paths.filter_map(|path| path.parent().map(Path::to_owned)).collect();
     folders.insert(prefix.dataset_dir(id));
     let marks = [token(id), copying(id), rebuilding(id)].map(|mark| format!(".{mark}."));
-    let is_meant = |name: &PathBuf| {
-        let text = String::from_utf8_lossy(name.as_os_str().as_bytes());
-        let is_hidden = text.starts_with('.') && text.ends_with(".part");
-        is_hidden && marks.iter().any(|mark| text.contains(mark))
-    };
-    let inside = |folder: &PathBuf| {
-        let names = files.list(folder).unwrap_or_default().into_iter().filter(is_meant);
-        names.map(|name| folder.join(name)).collect::<Vec<_>>()
-    };
-    folders.iter().flat_map(inside).collect()
+    let names = |folder: &PathBuf| files.list(folder).unwrap_or_default().into_iter();
+    let all = folders.iter().flat_map(|folder| names(folder).map(|name| folder.join(name)));
+    all.filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with('.') && name.ends_with(".part") && marks.iter().any(|mark| name.contains(mark))
+    })
+    .collect()
 }

@@ -252,10 +252,9 @@ impl Session {
             let is_known = &|entry: &FlushEntry| is_saved(entry) || in_prefix.withdrawn(entry).is_some();
             let strange = (&**twins, &*found.of_other_release);
             let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
-            let replaced = found.is_any_replaced.then(|| {
-                Err("those of earlier runs belong to another prefix directory, which was here before"
-                    .to_owned())
-            });
+            let replaced = found
+                .is_any_replaced
+                .then(|| Err("they belong to another prefix directory, which was here before".to_owned()));
             match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
                 Some(Ok(unread)) => _ = self.restart.unread.insert(unread),
                 Some(Err(why)) if newest == Seq::default() => {

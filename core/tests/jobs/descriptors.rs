@@ -208,7 +208,10 @@ fn with_too_few_racks_the_sets_are_made_of_nodes() {
         configure(&world, &lines(racks, ckpt));
         let run = world.run(|application| application.checkpoint(1, uneven).unwrap());
         let group = &ckpt[6..ckpt.find(" TYPE").unwrap()];
-        run.line_with(&["WARNING", &format!("the loss of a {group}: the job has too few of them")]);
+        run.line_with(&[
+            "WARNING",
+            &format!("the loss of a {group} with more nodes of a set than the scheme survives: "),
+        ]);
         (0..survived).for_each(|node| world.lose(&format!("n{}", 2 - node)));
         // The sets of a checkpoint are those that it was written with.
         configure(&world, &lines(two, "GROUP=RACK TYPE=XOR"));

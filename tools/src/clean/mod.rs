@@ -251,9 +251,8 @@ impl Search<'_> {
         folders.extend(self.in_bases(&further)?);
         // One base may have two paths.
         let mut seen = BTreeSet::new();
-        let identity =
-            |folder: &JobFolder| self.env.files.status(folder.dir.path()).ok().map(|found| found.identity);
-        folders.retain(|folder| identity(folder).is_none_or(|identity| seen.insert(identity)));
+        let status = |folder: &JobFolder| self.env.files.status(folder.dir.path());
+        folders.retain(|folder| status(folder).is_ok_and(|found| seen.insert(found.identity)));
         Ok(folders)
     }
 

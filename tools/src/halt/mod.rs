@@ -9,7 +9,7 @@ pub(crate) mod cntl;
 use crate::machine::{current_job_id, Manifests};
 use crate::prelude::*;
 use crate::run::{JobArgs, JobContext};
-use scr_prefix::{ChangedEnd, HaltReason, LastRun};
+use scr_prefix::{ChangedEnd, HaltReason, KnownEnd, LastRun};
 
 /// The changes, and the halt file.
 #[derive(Args)]
@@ -213,8 +213,8 @@ impl HaltStatus {
         let job = JobContext::on(&JobArgs::default().or_in(Some(prefix.dir())), None, false);
         let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
         let last = LastRun::read(&*env.files, prefix).ok().flatten().and_then(|run| run.end);
-        let ends = [halt.exit_before, halt.changed_end.as_ref().map(|end| end.time), end.time, last];
-        if halt.halt_seconds.is_some_and(|seconds| seconds > 0) && ends == [None; 4] {
+        let known = KnownEnd { time: end.time.or(last), ..end };
+        if halt.halt_seconds > Some(0) && halt.due(environment::now(env), known).is_none() {
             warn(
                 "the end of the allocation is not known, so HaltSeconds halts only a job that knows it: --end gives it, --before \
                  another time",

@@ -141,9 +141,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         (is_ours || !may_share) && begun.iter().any(|before| before.line == run.line)
     };
     // Also where a run could not be started: there may be something of an earlier one.
-    let finished =
-        postrun::expect_ended(after, is_other).and_then(|()| postrun::finish(after, &job.log, false));
-    if let Err(error) = finished {
+    let finish = |()| postrun::finish(after, &job.log, false);
+    if let Err(error) = postrun::expect_ended(after, is_other).and_then(finish) {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.agents.end();

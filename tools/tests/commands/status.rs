@@ -1077,7 +1077,8 @@ fn where_the_nodes_of_an_allocation_are_not_on_record_postrun_says_so() {
         text.contains("are not on record: name them in SCR_NODELIST") && !text.contains("--drop"),
         "{text}"
     );
-    expect_saved(&job, &postrun(Some("n[0-1]")));
+    let saved = postrun(Some("n[0-1]"));
+    assert!(code(&saved) == 0 && job.prefix().join("ckpt.1/rank_1").exists(), "{}", err(&saved));
 }
 
 /// It was said that there is no checkpoint.
