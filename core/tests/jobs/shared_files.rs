@@ -120,11 +120,16 @@ fn a_rank_that_has_yet_to_close_a_shared_file_is_no_foreign_writer() {
     files.count_all();
     world.own_files.insert(Rank(0), Arc::new(files));
     let run = world.run(|application| {
-        fill(application, 1, of_pair);
+        begin(application, 1);
         if application.rank == Rank(0) {
+            // The one that has claimed the file looks at it.
+            write(application, 1, of_pair);
+            together.wait();
             together.wait();
             return application.session().complete_output(true).unwrap();
         }
+        together.wait();
+        write(application, 1, of_pair);
         let path = application.session().route_file(of_pair(Rank(1)).as_bytes()).unwrap();
         let open = std::fs::OpenOptions::new().append(true).open(path_of(&path)).unwrap();
         // Ranks are threads here, and the real ones processes.
