@@ -273,7 +273,7 @@ pub(crate) fn purge(job: &Job, cache: &Cache, in_prefix: Option<&PrefixState>) -
     let lies_there = |part: &LocalPart| part.map.record.iter().any(|record| record.protection.bypass);
     let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, parts::scan(job, cache)?.0)?;
     if let Some(in_prefix) = in_prefix {
-        report_only_copies(job, &ours, in_prefix)?;
+        report_only_copies(job, ours.iter().chain(&replaced), in_prefix)?;
     }
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
     all.filter(|part| in_prefix.is_some() || lies_there(part)).for_each(|part| part.remove_unless_held(job));
@@ -290,12 +290,16 @@ pub fn cache_purge(params: &Params) -> Option<&'static str> {
 ///
 /// # Errors
 /// As for [`purge`].
-fn report_only_copies(job: &Job, ours: &[LocalPart], in_prefix: &PrefixState) -> Result<(), Error> {
+fn report_only_copies<'p>(
+    job: &Job,
+    parts: impl Iterator<Item = &'p LocalPart>,
+    in_prefix: &PrefixState,
+) -> Result<(), Error> {
     let is_only_copy = |part: &&LocalPart| {
         let is_complete = matches!(part.map.state, PartState::Prepared | PartState::Complete);
         is_complete && part.map.record.as_ref().is_some_and(|record| in_prefix.lacks(record))
     };
-    let only: Vec<_> = ours.iter().filter(is_only_copy).cloned().collect();
+    let only: Vec<_> = parts.filter(is_only_copy).cloned().collect();
     let Some(Listed { newest, seq, .. }) = Listed::of(job, &only)? else { return Ok(()) };
     let setting = cache_purge(&job.params).unwrap_or_default();
     let is_first = in_prefix.first.as_ref().is_none_or(|first| first.seq < seq);

@@ -863,6 +863,24 @@ fn the_only_copy_of_a_checkpoint_that_a_setting_deletes_is_named_and_stays_if_a_
     }
 }
 
+/// It went without a word there too.
+#[test]
+fn the_only_copy_that_a_setting_deletes_is_named_though_scr_s_own_folder_has_gone() {
+    for (name, value) in [("SCR_DISTRIBUTE", "0"), ("SCR_CACHE_PURGE", "1")] {
+        let mut world = job().set("SCR_FLUSH", "0").set("SCR_REQUIRE_RESTART", "1");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        std::fs::remove_dir_all(world.prefix().join(".scr")).unwrap();
+        let kept = world.cached_files();
+        world.put(name, value);
+        let refused = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+        assert!(refused.ranks[0].contains("dataset 1 `ckpt.1'"), "{}", refused.ranks[0]);
+        assert_eq!(world.cached_files(), kept);
+        world.put("SCR_REQUIRE_RESTART", "0");
+        let warned = world.run(|application| application.restart(some));
+        warned.line_with(&["WARNING", "the only copy of dataset 1 `ckpt.1'", "[SCR-322]"]);
+    }
+}
+
 /// It left the cache for the next checkpoint without a word.
 #[test]
 fn a_checkpoint_in_cache_only_is_named_where_another_allocation_has_gone_on_without_it() {
