@@ -96,34 +96,22 @@ pub const CURE: &str =
 
 impl std::fmt::Display for FlushOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let named = |dataset: &DatasetDescriptor| {
-            format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name))
+        let flush_of = |dataset: &DatasetDescriptor| {
+            format!("the flush of dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name))
         };
-        match self {
-            Self::Finalized(dataset) => {
-                write!(f, "the flush of {}, begun by an earlier run, is finished", named(dataset))
-            }
-            Self::Revoked { dataset, why } => {
-                write!(f, "the flush of {}, begun by an earlier run, is rolled back: {why}", named(dataset))
-            }
-            Self::Postponed { dataset, why, .. } => {
-                write!(
-                    f,
-                    "the flush of {}, begun by an earlier run, is left for the next one: {why}",
-                    named(dataset)
-                )
-            }
-            Self::Waiting { dataset, done, marks: 1 } if *done == 0 => {
-                write!(f, "the flush of {} is not complete: its files have not all arrived", named(dataset))
-            }
+        let (dataset, end) = match self {
+            Self::Finalized(dataset) => (dataset, "is finished".to_owned()),
+            Self::Revoked { dataset, why } => (dataset, format!("is rolled back: {why}")),
+            Self::Postponed { dataset, why, .. } => (dataset, format!("is left for the next one: {why}")),
             Self::Waiting { dataset, done, marks } => {
-                write!(
-                    f,
-                    "the flush of {} is not complete: the files of {done} of {marks} nodes have arrived",
-                    named(dataset)
-                )
+                write!(f, "{} is not complete: ", flush_of(dataset))?;
+                return match (done, marks) {
+                    (0, 1) => f.write_str("its files have not all arrived"),
+                    _ => write!(f, "the files of {done} of {marks} nodes have arrived"),
+                };
             }
-            Self::Unusable { why, .. } => f.write_str(why),
-        }
+            Self::Unusable { why, .. } => return f.write_str(why),
+        };
+        write!(f, "{}, begun by an earlier run, {end}", flush_of(dataset))
     }
 }
