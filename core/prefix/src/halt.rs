@@ -193,9 +193,9 @@ impl Halt {
                 Ok::<_, FieldError>(value)
             })
         });
-        let updated = updated.map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
-        let value = updated.value.at("use", &path)?;
-        Ok(Updated { value, locked: updated.locked, everywhere: updated.everywhere })
+        let Updated { value, locked, everywhere } =
+            updated.map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
+        Ok(Updated { value: value.at("use", &path)?, locked, everywhere })
     }
 
     /// Begins the conditions of a run whose settings give it `seconds` as halt seconds. A file that was there before says

@@ -480,13 +480,6 @@ impl Index {
         self.tree.find("DSET", id).is_some_and(|entry| entry.find(TAKEN, taker).is_some())
     }
 
-    /// The datasets whose names are taken so.
-    pub(crate) fn taken_by(&self, by: &By) -> Vec<u64> {
-        let mut ids = self.ids();
-        ids.retain(|&id| self.is_taken_by(id, by));
-        ids
-    }
-
     /// Whether a dataset of this name is complete, and nobody has taken one of its files since.
     pub fn is_whole(&self, id: u64, name: &[u8]) -> bool {
         self.entry(id).is_some_and(|entry| entry.complete && !entry.superseded && entry.name == name)
@@ -551,7 +544,7 @@ impl Index {
     }
 
     /// Ascending.
-    fn ids(&self) -> Vec<u64> {
+    pub(crate) fn ids(&self) -> Vec<u64> {
         ids(self.tree.get("DSET"))
     }
 

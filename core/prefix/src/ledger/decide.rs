@@ -65,7 +65,9 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             let meant =
                 index.entries().into_iter().filter(|entry| which.is_some_and(|which| which.means(entry)));
             let all: Vec<Seq> = meant.map(|entry| entry.seq()).chain(seqs.iter().copied()).collect();
-            let named = which.zip(before).and_then(|(which, before)| name_withdrawn(which, &all, before));
+            let before = before.map(|run| all.iter().copied().fold(Seq { run, id: 0 }, Seq::max));
+            let name = which.and_then(|which| which.name().map(<[u8]>::to_vec));
+            let named = name.zip(before).map(|(name, before)| Event::NameWithdrawn { name, before });
             commit(withdraw(ledger, &all, Withdrawal::Removed, alone).into_iter().chain(named))
         }
         Request::GoBack(over) => commit([Event::WentBack(over)]),
@@ -432,11 +434,6 @@ fn withdraw(ledger: &Ledger, seqs: &[Seq], why: Withdrawal, alone: Option<u64>) 
     all.map(|&seq| Event::Withdrawn { seq, why }).collect()
 }
 
-fn name_withdrawn(which: Dropping<'_>, all: &[Seq], before: u64) -> Option<Event> {
-    let before = all.iter().copied().fold(Seq { run: before, id: 0 }, Seq::max);
-    Some(Event::NameWithdrawn { name: which.name()?.to_owned(), before })
-}
-
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
     // A newer one in cache may have its name, and no run has flushed that one.
     let is_it = ledger.index().entry(seq.id).is_some_and(|entry| entry.seq() == seq);
@@ -470,8 +467,8 @@ fn end_deletion(index: &Index, id: u64) -> Verdict {
 
 fn release(index: &Index, whose: Whose) -> Vec<Event> {
     let taken = |by: &By, only: Option<u64>| {
-        let taken = index.taken_by(by).into_iter().filter(move |&id| only.is_none_or(|only| only == id));
-        taken.map(Event::Released).collect::<Vec<_>>()
+        let is_meant = |id: &u64| index.is_taken_by(*id, by) && only.is_none_or(|only| only == *id);
+        index.ids().into_iter().filter(is_meant).map(Event::Released).collect::<Vec<_>>()
     };
     let readers = |only: Option<u64>| {
         let runs = index.readers().into_iter().filter(move |&run| only.is_none_or(|only| only == run));
