@@ -51,16 +51,12 @@ pub(crate) fn words(line: &str) -> Result<Words, Cause> {
 /// A quote that is opened and not closed.
 fn value_after(text: &str) -> Result<(String, &str), char> {
     let next = text.trim_start();
-    if next.len() != text.len() && starts_a_pair(next) {
+    let end =
+        next.find(|c: char| c == '=' || c.is_whitespace() || c == '"' || c == '\'').unwrap_or(next.len());
+    if next.len() != text.len() && next[end..].trim_start().starts_with('=') {
         return Ok((String::new(), next));
     }
     value(next)
-}
-
-fn starts_a_pair(text: &str) -> bool {
-    let end =
-        text.find(|c: char| c == '=' || c.is_whitespace() || c == '"' || c == '\'').unwrap_or(text.len());
-    text[end..].trim_start().starts_with('=')
 }
 
 /// The value that a text starts with, up to a blank outside quotes; the quotes go.
