@@ -180,7 +180,7 @@ fn check(
             return Ok((crc, status_checked(files, path, Some(copy.file.bytes))?));
         }
         // A transport that takes no checksum leaves it to the host to read what came.
-        let (file, status) = open_checked(files, path, How::Read, Some(copy.file.bytes))?;
+        let (file, status) = open_checked(files, path, Some(copy.file.bytes))?;
         let sum = options.checksums.then(|| checksum(&*file, path, options.block_bytes));
         Ok((sum.transpose()?, status))
     };

@@ -34,17 +34,16 @@ pub fn open_whole(
     let named = present(files, path, || files.status(path).at("look at", path))?;
     let may_be_file = matches!(named.kind, Kind::File | Kind::Link);
     ensure(may_be_file, || FileError::NotAFile { path: path.to_owned() })?;
-    open_checked(files, path, How::Read, expected)
+    open_checked(files, path, expected)
 }
 
-/// Opens what is known to be no FIFO.
+/// Opens, to be read, what is known to be no FIFO.
 pub fn open_checked(
     files: &dyn Files,
     path: &Path,
-    how: How,
     expected: Option<u64>,
 ) -> Result<(Box<dyn File>, Status), FileError> {
-    let file = present(files, path, || files.open(path, how).at("open", path))?;
+    let file = present(files, path, || files.open(path, How::Read).at("open", path))?;
     let status = file.status().at("look at", path)?;
     Ok((file, as_recorded(path, status, expected)?))
 }
