@@ -117,17 +117,11 @@ impl Cache {
 /// them is used, so that no other run uses one of them, whatever it sees of this one. Rank 0 gives back those that it has not
 /// used.
 pub(super) struct DatasetIds {
-    next: u64,
+    pub(super) next: u64,
     /// The first one that is not reserved.
-    end: u64,
+    pub(super) end: u64,
     /// On rank 0, where they are reserved, if they are.
-    given_by: Option<(Arc<dyn Files>, Prefix)>,
-}
-
-impl Default for DatasetIds {
-    fn default() -> Self {
-        Self { next: 1, end: 1, given_by: None }
-    }
+    pub(super) given_by: Option<(Arc<dyn Files>, Prefix)>,
 }
 
 impl DatasetIds {

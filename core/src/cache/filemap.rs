@@ -96,14 +96,9 @@ impl Journal {
             || part.make_shared(files).and_then(|()| Self::begin(files, &path, first).at("create", &path));
         let has_ended = |begun: &Result<_, _>| !begun.as_ref().is_err_and(FsError::is_not_found);
         let journal = (1..MOST_TRIES).map(|_| begin()).find(has_ended).unwrap_or_else(begin)?;
-        match part.finish_removal_before(files).and_then(|()| part.make_data(files)) {
-            Ok(()) => Ok(journal),
-            Err(error) => {
-                // The first error is the one to report.
-                let _ = files.remove_file(&path);
-                Err(error)
-            }
-        }
+        let made = part.finish_removal_before(files).and_then(|()| part.make_data(files));
+        // The first error is the one to report.
+        made.inspect_err(|_| _ = files.remove_file(&path)).map(|()| journal)
     }
 
     /// Begins a filemap with its first entry. It must not be there yet; after an error it is not.

@@ -111,9 +111,7 @@ pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &Ra
     if record.local.is_some() {
         return Some(match is_of_earlier_boot(files, record) {
             // Its checksums were to be computed after that.
-            true => Loss::of_data(
-                "its node was started again before it was protected, and its files may lack bytes",
-            ),
+            true => Loss::of_data(OF_EARLIER_BOOT),
             false => Loss { lost: Lost::Protection, why: "it was not protected yet".to_owned() },
         });
     }
@@ -121,6 +119,9 @@ pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &Ra
         record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes, None).err());
     flaw.map(|flaw| Loss::of_redundancy(scr_base::describe(&flaw)))
 }
+
+pub(crate) const OF_EARLIER_BOOT: &str =
+    "its node was started again before it was protected, and its files may lack bytes";
 
 /// Whether a local part was written before this machine was started again. It may lack bytes, and no checksum shows that.
 pub(crate) fn is_of_earlier_boot(files: &dyn Files, record: &RankRecord) -> bool {

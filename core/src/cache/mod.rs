@@ -152,7 +152,7 @@ impl Cache {
             lost: Vec::new(),
             left: Vec::new(),
             changed: BTreeSet::new(),
-            ids: DatasetIds::default(),
+            ids: DatasetIds { next: 1, end: 1, given_by: None },
             unread: BTreeSet::new(),
             undeleted: BTreeSet::new(),
         })

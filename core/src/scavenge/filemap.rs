@@ -15,7 +15,7 @@
 //! may be moved. scr itself uses the records, which are those of the cache.
 
 use crate::cache::filemap::{Filemap, PartState};
-use crate::cache::loss::is_of_earlier_boot;
+use crate::cache::loss::{is_of_earlier_boot, OF_EARLIER_BOOT};
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
@@ -60,8 +60,7 @@ impl ScavengedMap {
     ) -> Result<Self, UnusablePart> {
         let map = Self::of(&read_own(files, prefix, part, prefix_id)?).ok_or_else(never_complete)?;
         if is_of_earlier_boot(files, &map.record) {
-            let why = "its node was started again before it was protected, and its files may lack bytes";
-            return Err(UnusablePart::Useless(why.to_owned()));
+            return Err(UnusablePart::Useless(OF_EARLIER_BOOT.to_owned()));
         }
         Ok(map)
     }
