@@ -514,12 +514,14 @@ fn agreed_descriptors(
     node: &str,
     built: Result<Descriptors, ConfigError>,
 ) -> Result<Descriptors, Error> {
-    let descriptors = agree_at(comm, node, built).map_err(|error| match error {
-        CollectiveError::Ranks(why) => Error::Config(format!("reading the settings failed: {why}")),
-        CollectiveError::Comm(error) => error.into(),
-    })?;
-    same_descriptors(comm, &descriptors)?;
-    Ok(descriptors)
+    let descriptors = agree_at(comm, node, built)
+        .or_else(|error| Err(Error::Config(format!("reading the settings failed: {}", error.agreed()?))))?;
+    // Ranks with different intervals or stores would not take the same steps.
+    let Some(rank) = first_differing(comm, &descriptors.common().pack())? else { return Ok(descriptors) };
+    Err(Error::Config(format!(
+        "rank {rank} differs from rank 0 in a STORE or CKPT line; use variables that are not the same on all ranks only in the \
+         folder of a STORE and for GROUPS"
+    )))
 }
 
 /// Which ranks share a node, and the processors for each rank on this machine. Nodes by name may share a machine, as containers
@@ -550,15 +552,6 @@ fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Place
     let machines = Placement::of(all.map(|place| part(place, 1).unwrap_or_default()));
     let mates = u32::try_from(machines.mates(comm.rank()).len()).unwrap_or(u32::MAX);
     Ok((nodes, (env.processors / mates).max(1)))
-}
-
-/// Ranks with different intervals or stores would not take the same steps. Collective.
-fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
-    let Some(rank) = first_differing(comm, &descriptors.common().pack())? else { return Ok(()) };
-    Err(Error::Config(format!(
-        "rank {rank} differs from rank 0 in a STORE or CKPT line; use variables that are not the same on all ranks only in the \
-         folder of a STORE and for GROUPS"
-    )))
 }
 
 /// The prefix directory, with links followed where they lead to the same place on all ranks.

@@ -413,13 +413,11 @@ impl TransferMonitor<'_> {
     /// The flush is over, successfully or not. Remaining staging files are useless.
     fn clear_away(&self, records: &[TransferRecord], polled: &mut PollResult) {
         for record in records.iter().filter(|record| record.state == TransferState::Copying) {
-            match (self.open)(&record.transport, &record.transport_options) {
-                Ok(transport) => {
-                    let cancelled = transport.cancel(&record.ticket);
-                    polled.errors.extend(cancelled.err().map(|error| describe(&error)));
-                }
-                Err(error) => polled.errors.push(describe(&error)),
-            }
+            let opened = (self.open)(&record.transport, &record.transport_options);
+            let cancelled = opened
+                .map_err(|error| describe(&error))
+                .and_then(|transport| transport.cancel(&record.ticket).map_err(|error| describe(&error)));
+            polled.errors.extend(cancelled.err());
         }
         for record in records {
             file_copy::remove_staging(self.files, &record.copies);
@@ -429,9 +427,8 @@ impl TransferMonitor<'_> {
 
     fn forget(&self, records: &[TransferRecord], polled: &mut PollResult) {
         for record in records {
-            if let Err(error) = record::remove(self.files, self.control, &record.token, record.rank) {
-                polled.errors.push(describe(&error));
-            }
+            let removed = record::remove(self.files, self.control, &record.token, record.rank);
+            polled.errors.extend(removed.err().map(|error| describe(&error)));
         }
     }
 }
