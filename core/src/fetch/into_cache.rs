@@ -315,8 +315,10 @@ impl<'a> Fetcher<'a> {
             record.files.sort_by(|one, other| one.name.cmp(&other.name));
             record.files.dedup_by(|one, other| one.name == other.name);
         }
-        let DatasetDescriptor { id, run, ranks, .. } = record.dataset;
-        record.dataset = DatasetDescriptor { id, run, ranks, aggregated: false, ..fetched.dataset };
+        // The caches of this allocation have it from here on.
+        let DatasetDescriptor { id, run, ranks, user, job_id, .. } = std::mem::take(&mut record.dataset);
+        record.dataset =
+            DatasetDescriptor { id, run, ranks, user, job_id, aggregated: false, ..fetched.dataset };
         let began = job.elapsed();
         self.schemes.protect(job, self.cache, record, part, journal, Opened::new())?;
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
