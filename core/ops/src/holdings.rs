@@ -214,7 +214,7 @@ impl Held {
             }
             Copy::Whole { lost: 1.., .. } => format!("in cache{}", self.losses_in_words()),
             Copy::None | Copy::Whole { .. } => return self.holding().in_words(),
-            Copy::Refused => "refused by the application, in cache".to_owned(),
+            Copy::Refused => "given up as unusable, in cache".to_owned(),
             copy => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
         };
         format!("{cache}, {}", self.holding().prefix.in_words())

@@ -278,6 +278,11 @@ impl Ids {
         self.tree.find(ATTEMPTS, id).and_then(|of_id| of_id.parse(name).ok().flatten()).unwrap_or(0)
     }
 
+    /// Whether those are `most`, if there is a limit: that of `SCR_RESTART_ATTEMPTS`, which is 0 without one.
+    pub fn are_attempts_spent(&self, id: u64, name: &[u8], most: u64) -> bool {
+        most > 0 && self.attempts(id, name) >= most
+    }
+
     /// One more has begun, or a checkpoint was written.
     pub(crate) fn count_attempt(&mut self, of: Option<(u64, &[u8])>) {
         let begun = of.map(|(id, name)| (id, name, self.attempts(id, name)));

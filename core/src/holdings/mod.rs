@@ -111,7 +111,7 @@ impl Holding {
         let said = match self.standing {
             Standing::Kept | Standing::Chosen => None,
             Standing::WentBack => Some("given up for an older one"),
-            Standing::Refused => Some("refused by the application"),
+            Standing::Refused => Some("given up as unusable"),
         };
         let cache = match self.cache {
             _ if self.is_of_others => Some("in the caches of another number of ranks"),

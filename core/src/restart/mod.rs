@@ -596,17 +596,19 @@ fn are_attempts_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, Comm
     if most == 0 {
         return Ok(false);
     }
-    let counted =
-        || Some(reported(job, job.ledger().numbers())?.attempts(checkpoint.seq.id, &checkpoint.name));
-    let begun = job.number_of_first(|| counted().unwrap_or(0))?;
-    if begun >= most {
+    let are_spent = |checkpoint: &CheckpointId| {
+        let numbers = reported(job, job.ledger().numbers());
+        numbers.is_some_and(|numbers| numbers.are_attempts_spent(checkpoint.seq.id, &checkpoint.name, most))
+    };
+    let are_spent = job.any(job.rank() == Rank(0) && are_spent(checkpoint))?;
+    if are_spent {
         job.report.warn(&format!(
-            "{begun} restarts from `{}' have begun and none has written a new checkpoint: it is given up \
-             (SCR_RESTART_ATTEMPTS={most})",
-            checkpoint.name_text()
+            "`{}' is given up: {} from it led to no new checkpoint (SCR_RESTART_ATTEMPTS={most})",
+            checkpoint.name_text(),
+            count(most, "restart")
         ));
     }
-    Ok(begun >= most)
+    Ok(are_spent)
 }
 
 /// The application begins to restart from this checkpoint, or it has written one, and what it restarted from was good.

@@ -866,7 +866,7 @@ fn a_checkpoint_from_which_the_application_dies_is_given_up_after_so_many_attemp
         name
     });
     run.all_gave(&b"ckpt.1".to_vec());
-    run.line_with(&["2 restarts from `ckpt.2' have begun", "SCR_RESTART_ATTEMPTS=2"]);
+    run.line_with(&["`ckpt.2' is given up: 2 restarts from it led to no new", "SCR_RESTART_ATTEMPTS=2"]);
     // A new checkpoint begins the count anew, and by default nobody counts.
     for _ in 0..2 {
         world.run(dies).all_gave(&b"ckpt.3".to_vec());

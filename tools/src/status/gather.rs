@@ -47,6 +47,8 @@ pub(super) struct Facts {
     pub(super) reads_in_prefix: bool,
     /// The settings by which the next run takes nothing from the caches, and nothing from the prefix directory.
     pub(super) bars: [Option<String>; 2],
+    /// The checkpoint that the next run gives up, as too many restarts from it have begun, and the setting that says so.
+    pub(super) spent: Option<(u64, String)>,
     /// The checkpoint that the next run goes back to, by `SCR_CURRENT`.
     pub(super) wish: Option<Vec<u8>>,
     /// Whether it is not known what the prefix directory has.
@@ -177,6 +179,13 @@ impl Facts {
             facts.take_saving(&Saving::of(&all, &next_id, may_lack), &all);
         }
         let loss = |candidate: &Candidate| loss_of(files, prefix, candidate);
+        let numbers = facts.known(LedgerDir::new(files, prefix).numbers()).unwrap_or_default();
+        let most = params.get(&param::RESTART_ATTEMPTS);
+        let is_spent = |held: &&Held| numbers.are_attempts_spent(held.entry.id, &held.entry.name, most);
+        facts.spent = all.iter().find(is_spent).map(|held| {
+            let name = held.entry.name_text();
+            (held.entry.id, format!("SCR_RESTART_ATTEMPTS={most}, spent on {name}"))
+        });
         facts.take_cached(&all);
         let newest = facts.cached.first().map(|held| held.entry.seq()).filter(|_| facts.bars[0].is_none());
         let listed = index.as_ref().and_then(|index| Some(ledger::in_order(index, None).list.first()?.seq));
@@ -210,12 +219,17 @@ impl Facts {
 
     /// The settings that keep a run from checkpoints.
     pub(super) fn by_bars(&self) -> String {
-        let bars = joined(self.bars.iter().flatten(), " and ");
+        let bars = joined(self.bars.iter().flatten().chain(self.spent.iter().map(|(_, why)| why)), " and ");
         if bars.is_empty() {
             bars
         } else {
             format!(" for a run with {bars}")
         }
+    }
+
+    /// Whether the next run may restart from it, as far as it depends on the restarts that have begun.
+    pub(super) fn may_try(&self, held: &Held) -> bool {
+        self.spent.as_ref().is_none_or(|(spent, _)| *spent != held.entry.id)
     }
 
     /// Whether a job like the last one can restart from a checkpoint, as far as it depends on who wrote it.
@@ -237,7 +251,8 @@ impl Facts {
     }
 
     fn take_saved_of(&mut self, candidates: &[Candidate], all: &[Held]) {
-        let of = |candidate: &Candidate| all.iter().find(|held| held.entry.id == candidate.seq.id);
+        let is_it = |candidate: &Candidate, held: &Held| held.entry.id == candidate.seq.id && self.may_try(held);
+        let of = |candidate: &Candidate| all.iter().find(|held| is_it(candidate, held));
         let (own, others): (Vec<_>, Vec<_>) =
             candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));
         let first = own.first().map(|held| held.entry.seq()).unwrap_or_default();

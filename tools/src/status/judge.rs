@@ -139,7 +139,8 @@ impl<'f> Judged<'f> {
 /// What a run takes of those in cache of which this is so, and of that in the prefix directory, with the settings that it has.
 fn newest(facts: &Facts, is_left: impl Fn(&Held) -> bool) -> Option<&Held> {
     let [no_cache, no_prefix] = facts.bars.each_ref().map(Option::is_some);
-    let cached = facts.cached.iter().filter(|checkpoint| !no_cache && is_left(checkpoint));
+    let may_try = |checkpoint: &&Held| facts.may_try(checkpoint) && is_left(checkpoint);
+    let cached = facts.cached.iter().filter(|checkpoint| !no_cache && may_try(checkpoint));
     // If a checkpoint has two copies, the one in the prefix directory outlives the other.
     let mut left: Vec<_> = cached.chain(facts.saved.iter().filter(|_| !no_prefix)).collect();
     let is_wish = |held: &Held| facts.wish.as_ref() == Some(&held.entry.name);

@@ -321,6 +321,14 @@ fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
         let dir = job.prefix().display().to_string();
         let wished = command(&job, &[&dir]).env("SCR_CURRENT", other).output().unwrap();
         assert_eq!(line(&wished, "next"), format!("a run restarts from {other}"));
+        // Restarts from it have begun that led to nothing.
+        let id = if name == "ckpt.1" { 1 } else { 2 };
+        let attempt = Request::Attempt(Some((id, name.as_bytes())));
+        LedgerDir::new(&RealFiles, &prefix).transact(&attempt).unwrap();
+        let spent = command(&job, &[&dir]).env("SCR_RESTART_ATTEMPTS", "1").output().unwrap();
+        assert_eq!(line(&spent, "next"), format!("a run restarts from {other}"), "{}", out(&spent));
+        let more = command(&job, &[&dir]).env("SCR_RESTART_ATTEMPTS", "2").output().unwrap();
+        assert_eq!(line(&more, "lost with"), format!("1 node or more: nothing more, back to {name}"));
     }
 
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
@@ -349,7 +357,7 @@ fn a_checkpoint_that_was_refused_is_no_checkpoint_and_is_not_saved() {
         assert_eq!(line(&refused, "in cache"), why);
         assert_eq!(line(&refused, "protected"), "against nothing: there is no checkpoint");
         let why = why_of(&job, arguments);
-        assert_eq!(why, ["ckpt.1: refused by the application, in cache, not in the prefix directory"]);
+        assert_eq!(why, ["ckpt.1: given up as unusable, in cache, not in the prefix directory"]);
     }
     let json = json_of(&status(&job, &["--json"]));
     assert_eq!(json["postrun"]["saves"], serde_json::json!([]));
@@ -374,7 +382,7 @@ fn a_checkpoint_that_was_flushed_and_refused_is_refused_in_both_places() {
             assert_eq!(line(&refused, place), why, "{}", out(&refused));
         }
         let why = why_of(&job, arguments);
-        assert_eq!(why, ["ckpt.1: refused by the application, in cache, in the prefix directory"]);
+        assert_eq!(why, ["ckpt.1: given up as unusable, in cache, in the prefix directory"]);
     }
     assert_eq!(json_of(&status(&job, &["--json"]))["postrun"]["saves"], serde_json::json!([]));
 }

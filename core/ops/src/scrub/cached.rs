@@ -147,6 +147,6 @@ fn in_words(state: PartState) -> &'static str {
         PartState::Open => "being written",
         PartState::Prepared => "protected",
         PartState::Complete => "complete",
-        PartState::Refused => "refused by the application",
+        PartState::Refused => "given up as unusable",
     }
 }

@@ -137,7 +137,7 @@ const MOST_REASONS: usize = 3;
 fn what_is_wrong(entry: &IndexEntry) -> String {
     match entry {
         IndexEntry { failed: Some(time), .. } => {
-            format!("it was marked as failed on {time}, being damaged or refused by the application")
+            format!("it was marked as failed on {time}, being damaged or given up as unusable")
         }
         entry if !entry.complete => "it is not complete".to_owned(),
         _ => "it is not a checkpoint".to_owned(),
@@ -186,7 +186,7 @@ mod tests {
             ("a", "it is not complete"),
             (
                 "b",
-                "it was marked as failed on 2026-11-21T03:28:24, being damaged or refused by the application",
+                "it was marked as failed on 2026-11-21T03:28:24, being damaged or given up as unusable",
             ),
             ("d", "it is not a checkpoint"),
             ("e", "the index has no dataset of that name"),
