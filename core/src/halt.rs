@@ -2,6 +2,7 @@
 //!
 //! See docs/user/concepts.md.
 
+use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::typed::broadcast_value;
@@ -42,22 +43,28 @@ impl HaltConditions {
     /// its allocation. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk: one may have died, and the job has not ended.
-    pub(crate) fn finalize(&mut self, job: &Job) {
+    /// The ranks cannot talk: one may have died, and the job has not ended. Or that it has ended cannot be recorded.
+    pub(crate) fn finalize(&mut self, job: &Job) -> Result<(), Error> {
         self.logged = false;
         self.log(job, Halt::FINALIZED);
-        if job.rank() == Rank(0) {
+        let end = || {
+            let (files, prefix) = (job.files(), &job.prefix);
             let in_time =
                 outlook(job, 0).reason.filter(|why| matches!(why, HaltReason::AllocationEnds { .. }));
-            job.report_failed(Halt::end(job.files(), &job.prefix, halt_seconds(job), in_time.is_some()));
+            let halted = Halt::end(files, prefix, halt_seconds(job), in_time.is_some());
             let why = self.told.take().or(in_time.map(|why| why.to_string()));
-            record_end(job, why.map_or(Ended::Finished, Ended::Halted));
-        }
+            halted.and(LastRun::end(files, prefix, why.map_or(Ended::Finished, Ended::Halted)))
+        };
+        job.do_on_first(end)
+            .map(drop)
+            .doing("recording the end of the job (without it `scr run' starts it again)")
     }
 
     /// The job ends as the user has asked for with `SCR_HALT_EXIT=1`.
     pub(crate) fn exit(self, job: &Job) {
-        self.exit_wanted.into_iter().for_each(|why| record_end(job, Ended::Halted(why)));
+        if let Some(why) = self.exit_wanted.filter(|_| job.rank() == Rank(0)) {
+            job.report_failed(LastRun::end(job.files(), &job.prefix, Ended::Halted(why)));
+        }
     }
 
     /// Why the job should halt, for the application that asks; the same on all ranks. Collective.
@@ -100,13 +107,6 @@ impl HaltConditions {
         if !std::mem::replace(&mut self.logged, true) {
             job.log.add_entry(Record::event(Event::Halt).note(reason));
         }
-    }
-}
-
-/// How the run has ended, for those who look at it.
-fn record_end(job: &Job, ended: Ended) {
-    if job.rank() == Rank(0) {
-        job.report_failed(LastRun::end(job.files(), &job.prefix, ended));
     }
 }
 

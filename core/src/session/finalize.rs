@@ -33,7 +33,7 @@ impl Session {
     /// See `SCR_Finalize` in docs/user/c-api.md.
     ///
     /// # Errors
-    /// [`Error`]: what could not be flushed stays in cache.
+    /// [`Error`]: what could not be flushed stays in cache, or it could not be recorded that the job has ended.
     pub fn finalize(mut self) -> Result<(), Error> {
         let _call = self.begin_call("SCR_Finalize");
         let flushed = self.flush_all();
@@ -44,14 +44,16 @@ impl Session {
             );
         }
         self.cache.remove_spares(&self.job);
-        if !matches!(flushed, Err(Error::Comm(_))) {
-            self.halt.finalize(&self.job);
-        }
+        let ended = match flushed {
+            Err(Error::Comm(_)) => Ok(()),
+            _ => self.halt.finalize(&self.job),
+        };
         self.report_costs();
         if let Some(unsaved) = self.times.unsaved() {
             self.job.report.warn(&unsaved);
         }
         let is_lost = flushed?;
+        ended?;
         match (self.job.any(self.job.closed.load(Ordering::Relaxed))?, is_lost) {
             (true, _) => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),
             (false, true) => Err(Error::Refused(LATE_WRITES.to_owned())),

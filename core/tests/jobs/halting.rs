@@ -276,6 +276,25 @@ fn a_run_that_loses_a_rank_before_all_have_called_finalize_has_not_ended() {
     assert!(!found(&world).is_some_and(|halt| halt.is_finalized()));
 }
 
+/// `SCR_Finalize` succeeded in a full prefix directory, and the job was said to have died and was started again.
+#[test]
+fn an_end_that_cannot_be_recorded_is_an_error_of_finalize_on_all_ranks() {
+    let world = job();
+    let halt_file = Prefix::new(world.prefix()).halt_file();
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if application.rank == Rank(0) {
+            std::fs::create_dir_all(halt_file.join("in the way")).unwrap();
+        }
+        application.finalize().unwrap_err().to_string()
+    });
+    assert!(
+        outcome.ranks.iter().all(|error| error.contains("recording the end of the job")),
+        "{:?}",
+        outcome.ranks
+    );
+}
+
 /// Only programs that start jobs check for it. A program that was started again by hand did one step per run.
 #[test]
 fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {

@@ -229,7 +229,7 @@ fn a_job_whose_damaged_index_cannot_be_replaced_says_so_at_once() {
         let refused = &run.ranks[0];
         if mode == 0 {
             let is_said =
-                |why: &String| why.contains("using the name of") && why.contains("permission denied");
+                |why: &String| why.contains("reserving the name of") && why.contains("permission denied");
             assert!(refused.len() == 3 && refused.iter().all(is_said), "{refused:?}");
             run.line_with(&["ERROR", "this job can save nothing any more", ".scr/", "permission denied"]);
             assert_eq!(of_all("can save nothing any more"), 1, "{}", run.lines.join("\n"));

@@ -251,7 +251,8 @@ impl Facts {
     }
 
     fn take_saved_of(&mut self, candidates: &[Candidate], all: &[Held]) {
-        let is_it = |candidate: &Candidate, held: &Held| held.entry.id == candidate.seq.id && self.may_try(held);
+        let is_it =
+            |candidate: &Candidate, held: &Held| held.entry.id == candidate.seq.id && self.may_try(held);
         let of = |candidate: &Candidate| all.iter().find(|held| is_it(candidate, held));
         let (own, others): (Vec<_>, Vec<_>) =
             candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));

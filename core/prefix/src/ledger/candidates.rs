@@ -184,10 +184,7 @@ mod tests {
         assert_eq!(names(&index, None), ["c"]);
         for (name, why) in [
             ("a", "it is not complete"),
-            (
-                "b",
-                "it was marked as failed on 2026-11-21T03:28:24, being damaged or given up as unusable",
-            ),
+            ("b", "it was marked as failed on 2026-11-21T03:28:24, being damaged or given up as unusable"),
             ("d", "it is not a checkpoint"),
             ("e", "the index has no dataset of that name"),
         ] {

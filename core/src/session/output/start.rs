@@ -218,7 +218,7 @@ impl Session {
         if taken.is_err() {
             self.cache.remove_part(&self.job, &self.cache.part_of(record));
         }
-        taken.doing(format_args!("using the name of {} again", record.label()))
+        taken.doing(format_args!("reserving the name of {} in the index", record.label()))
     }
 
     /// A flush under way ends first: later it would replace what the application writes.
