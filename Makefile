@@ -23,7 +23,7 @@ TESTS = --exclude scr-tests --exclude scr-test-kit --exclude scr-test-plugins
 FOR_DEMO = $(addprefix -p scr-,ffi single partner xor rs sync pthread)
 BUILD = scripts/build.sh "$(MPICC)"
 
-.PHONY: all help deps nightly build stage install uninstall dist deb rpm book demo test torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb test-rpm bench bench-scale fmt lint deny clean
+.PHONY: all help deps nightly build stage install uninstall dist deb rpm book demo test test-long torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb test-rpm bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -69,9 +69,13 @@ check: deps           ## runs units and in-process jobs, for the inner loop
 nightly:              ## runs all tests and the long ones, and prints a table
 	@scripts/nightly.sh
 
-test:                 ## runs all tests, the jobs under every installed MPI
+test:                 ## runs the tests, the jobs under every installed MPI
 	@scripts/deps.sh tests
 	@scripts/test.sh
+
+test-long:            ## runs the tests that take long, after `make test'
+	@scripts/deps.sh tests
+	@scripts/test.sh --ignored
 
 torture: deps         ## runs random histories of jobs for an hour (TORTURE=seconds, SEED=number)
 	@scripts/torture.sh $(or $(TORTURE),3600) $(SEED)

@@ -13,6 +13,7 @@ part() { # part NAME COMMAND...
     table+=$(printf '%-10s %-8s %6d s' "$name" $result $((SECONDS - began)))$'\n'
 }
 part test make test
+part long make test-long
 part torture make torture TORTURE=${TORTURE:-3600}
 part seeded make seeded
 part mutants make mutants MUTANTS="--minutes 60"

@@ -1,18 +1,20 @@
 #!/bin/bash
-# test.sh: all tests. One build for everything; for the second MPI only what is bound to it is built again. Two lanes run side by
-# side, as most machines have two processors at least: the jobs on pretend nodes, two at a time, and what needs no MPI, then
-# what users build with the tree.
+# test.sh: all tests but the long ones; with `--ignored', these alone. One build for everything; for the second MPI only what is
+# bound to it is built again. Two lanes run side by side, as most machines have two processors at least: the jobs on pretend nodes,
+# two at a time, and what needs no MPI, then what users build with the tree.
 # Ends with one plain line of numbers, and with status 0 only if nothing failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 top=$PWD cargo=${CARGO:-cargo}
-mkdir -p target/tests && rm -f target/tests/*
+which=${1:-}
+mkdir -p target/tests
+[ -n "$which" ] || : >target/tests/messages # debug builds tell it, in both halves
+find target/tests -type f ! -name messages -delete
 log=$top/target/tests/log
 export SCR_TESTS_SKIPPED=$top/target/tests/skipped
 export SCR_TESTS_EXAMPLES=$top/target/debug/examples # a test that builds them by themselves compiles shared crates again
 : >"$log"
 : >"$SCR_TESTS_SKIPPED"
-: >target/tests/messages # debug builds tell it
 failures=0 # of whole steps: a build that broke counts as one
 
 step() { # step TEXT COMMAND...
@@ -44,38 +46,40 @@ run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines ma
     while read -r folder program; do run "$folder" "$program" "$@" || status=1; done < <(grep -E "$pattern" target/tests/programs)
     return $status
 }
+list() { # list PROGRAM: the tests that are due
+    { "$1" --list $which && { [ -n "$which" ] || "$1" --list --ignored; }; } | sed -n 's/: test$//p' | sort | uniq -u
+}
 run_jobs() { # run_jobs GREP_OPTION...: the jobs of these names, two at a time: most of them wait, for launchers and deaths
     local status=0 folder program names
     while read -r folder program; do
-        mapfile -t names < <("$program" --list | sed -n 's/: test$//p' | grep -E "$@")
-        run "$folder" "$program" --test-threads 2 --exact "${names[@]}" || status=1
+        mapfile -t names < <(list "$program" | grep -E "$@")
+        [ ${#names[@]} = 0 ] || run "$folder" "$program" --test-threads 2 --include-ignored --exact "${names[@]}" || status=1
     done < <(grep -E "$jobs" target/tests/programs)
     return $status
 }
 run_others() {
     local status=0 folder program
-    while read -r folder program; do
-        run "$folder" "$program" $(grep -qE "$long" <<<"$folder $program" && echo --include-ignored) || status=1
-    done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
+    [ -z "$which" ] || { run_matching "$long" "$which"; return; }
+    while read -r folder program; do run "$folder" "$program" || status=1; done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
     named "$cargo" test --locked --workspace --exclude scr --doc || status=1
     named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
 }
 codes() { # fails with the codes that no test has printed, as without root some do not, and the warnings and errors without a code
     {
-        [ "$(id -u)" != 0 ] || comm -23 <(sed -n 's/^### //p' docs/user/messages.md) <(cut -d ' ' -f 1 target/tests/messages | sort -u)
+        [ "$(id -u)" != 0 ] || [ -z "$which" ] || comm -23 <(sed -n 's/^### //p' docs/user/messages.md) <(cut -d ' ' -f 1 target/tests/messages | sort -u)
         grep -aE '^none (WARNING|ERROR)' target/tests/messages | sort -u || true
     } | { ! grep -a .; }
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
-long="^$top/core "           # with tests that `make check` leaves out, as they take seconds
+long="^$top/core "           # with tests that take seconds each
 of_users="^(book|documents|installed_pages|languages|new_plugin|packages)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do
     command -v $mpicc >/dev/null || continue
     step "the build for $mpicc" named list_programs $mpicc
-    step "the C interface with $mpicc" run_matching "$of_mpi"
+    [ -n "$which" ] || step "the C interface with $mpicc" run_matching "$of_mpi"
     step "a tree with $mpicc for the jobs" named scripts/install.sh "$(scripts/mpi-name $mpicc)" "target/stage/$(scripts/mpi-name $mpicc)" target/debug
 done
 [ -s target/tests/programs ] || step "the build" named list_programs mpicc
@@ -92,14 +96,14 @@ printf '\n==> the end (after %d s)\n' $SECONDS
 sum() { # sum WORD: adds up the numbers before this word in the result lines
     sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$log" | awk '{ n += $1 } END { print n + 0 }'
 }
-passed=$(sum passed) failed=$(sum failed) ignored=$(sum ignored)
+passed=$(sum passed) failed=$(sum failed)
 skipped=$(wc -l <"$SCR_TESTS_SKIPPED")
 # A test that skips itself has passed in the eyes of the test runner.
-passed=$((passed - skipped)) skipped=$((skipped + ignored))
+passed=$((passed - skipped))
 [ "$failed" -gt 0 ] || failed=$failures
 echo
 cat "$SCR_TESTS_SKIPPED"
 grep -E '^test .* \.\.\. FAILED$' "$log"
 cat target/tests/failed 2>/dev/null
-echo "$passed passed, $failed failed, $skipped skipped"
+echo "$passed passed, $failed failed, $skipped skipped$([ -n "$which" ] || echo '; `make test-long'"'"' runs the long ones')"
 [ "$failed" = 0 ] && [ "$failures" = 0 ]

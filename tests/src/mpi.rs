@@ -145,18 +145,19 @@ pub(crate) fn starts(command: &mut Command) -> bool {
 #[macro_export]
 macro_rules! on_each_mpi {
     ($( $(#[$attribute:meta])* fn $name:ident($mpi:ident: Mpi) $body:block )+) => {$(
-        $(#[$attribute])*
         #[cfg(test)]
         mod $name {
             use super::*;
 
             fn body($mpi: $crate::Mpi) $body
 
+            $(#[$attribute])*
             #[test]
             fn openmpi() {
                 $crate::run_if_there($crate::Mpi::OpenMpi, stringify!($name), body);
             }
 
+            $(#[$attribute])*
             #[test]
             fn mpich() {
                 $crate::run_if_there($crate::Mpi::Mpich, stringify!($name), body);

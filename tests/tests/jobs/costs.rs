@@ -216,6 +216,7 @@ fn expect_answered(exporter: &Server) {
 }
 
 on_any_mpi! {
+    #[ignore = "long"]
     fn every_figure_of_a_job_with_three_failures_adds_up_against_its_log(mpi: Mpi) {
         needs_namespaces!();
         let mut cluster = Cluster::new(5);

@@ -52,6 +52,7 @@ const MOMENTS: [(&str, u32, Call); 8] = [
 ];
 
 on_any_mpi! {
+    #[ignore = "long"]
     fn a_job_that_dies_at_any_moment_of_a_flush_leaves_it_to_be_finished_or_done_again(mpi: Mpi) {
         for (transport, detached, moment) in MOMENTS {
             let mut cluster = Cluster::new(RANKS);

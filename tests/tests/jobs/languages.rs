@@ -262,6 +262,7 @@ on_any_mpi! {
         }
     }
 
+    #[ignore = "long"]
     fn a_tree_whose_libraries_lie_in_lib64_is_found_by_all_its_parts(mpi: Mpi) {
         let scratch = tempfile::Builder::new().prefix("scr-tests.").tempdir().expect("a temporary folder");
         let (made, path) = (scratch.path().join("made"), scratch.path().join("moved"));

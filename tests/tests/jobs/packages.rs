@@ -58,6 +58,7 @@ fn each_system_is_asked_for_packages_by_its_own_names() {
 }
 
 on_any_mpi! {
+    #[ignore = "long"]
     fn a_gfortran_that_does_not_work_costs_the_module_alone(mpi: Mpi) {
         let path = tempfile::tempdir().unwrap();
         put(path.path(), "gfortran", "echo no compiler >&2; exit 1");

@@ -25,6 +25,7 @@ fn with_one_name(job: Job<'_>, salt: i64) -> Job<'_> {
 }
 
 on_each_mpi! {
+    #[ignore = "long"]
     fn death_before_a_dataset_is_complete_leaves_the_one_before(mpi: Mpi) {
         for point in ["start", "route", "write", "complete"] {
             let mut cluster = Cluster::new(4);
@@ -39,6 +40,7 @@ on_each_mpi! {
         assert_eq!(restart(&mut cluster, mpi), "ckpt.3");
     }
 
+    #[ignore = "long"]
     fn death_while_a_dataset_becomes_complete_leaves_one_of_the_two(mpi: Mpi) {
         for microseconds in [1, 300, 1000, 2000, 4000] {
             let mut cluster = Cluster::new(4);

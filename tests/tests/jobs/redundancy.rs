@@ -35,10 +35,12 @@ on_any_mpi! {
         (1..=3).for_each(|failures| comes_back(mpi, "RS", 4, failures));
     }
 
+    #[ignore = "long"]
     fn rs_on_six_nodes_brings_back_one_two_and_three(mpi: Mpi) {
         (1..=3).for_each(|failures| comes_back(mpi, "RS", 6, failures));
     }
 
+    #[ignore = "long"]
     fn rs_on_nine_nodes_brings_back_one_two_and_three(mpi: Mpi) {
         (1..=3).for_each(|failures| comes_back(mpi, "RS", 9, failures));
     }
