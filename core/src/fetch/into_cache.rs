@@ -167,7 +167,7 @@ impl<'a> Fetcher<'a> {
             }
         };
         if let Some(warning) = &candidates.warning {
-            job.report.warn(warning);
+            job.warn_of_setting(warning);
         }
         if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
             job.report.warn(why);

@@ -28,6 +28,12 @@ impl Chosen {
             let is_older = self.seq.is_some_and(|listed| cached.seq() < listed);
             cached.record.dataset.name == self.name && !(is_older && fetches)
         });
+        if cached.is_none() && !fetches && by_user {
+            let name = String::from_utf8_lossy(&self.name);
+            from.job.warn_of_setting(&format!(
+                "SCR_CURRENT names {name}, which is not in cache, and with SCR_FETCH=0 it cannot be fetched: trying others"
+            ));
+        }
         if cached.is_some() || !fetches {
             return Ok(cached.map(CachedDataset::checkpoint));
         }

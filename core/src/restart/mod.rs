@@ -176,7 +176,7 @@ impl Restart {
     /// Goes back to the checkpoint that the user has named, if it can be loaded.
     fn go_back(&mut self, from: &mut Fetcher<'_>, chosen: &Chosen) -> Result<(), Error> {
         self.loaded = chosen.load(from, true)?;
-        let Some(loaded) = &self.loaded else { return Ok(()) };
+        let Some(loaded) = &self.loaded else { return from.job.expect_no_warning() };
         // The entry of its name in the index stays, though cache has given an older one.
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
         went_back.abandon_newer(from.job, &chosen.name)?;

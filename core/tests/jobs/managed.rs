@@ -328,7 +328,10 @@ fn a_named_checkpoint_is_not_fetched_if_fetching_is_off() {
         let world = World::new(2, 2).set("SCR_FLUSH", "1");
         world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, |_| vec![9]).unwrap()));
         let world = world.set("SCR_CURRENT", "ckpt.1").set("SCR_FETCH", fetch);
-        world.run(|application| application.restart(|_| vec![9])).all_gave(&Some(expected));
+        let run = world.run(|application| application.restart(|_| vec![9]));
+        run.all_gave(&Some(expected));
+        let is_said = run.has_line_with("SCR_CURRENT names ckpt.1, which is not in cache");
+        assert_eq!(is_said, fetch == "0", "{:?}", run.lines);
     }
 }
 
@@ -350,6 +353,10 @@ fn a_named_checkpoint_that_cannot_be_fetched_is_reported_and_the_newest_is_taken
     let run = world.run(|application| application.restart(some));
     run.all_gave(&Some(4));
     run.line_with(&["SCR_CURRENT names ckpt.1", "it was marked as failed on"]);
+    let strict = world.set("SCR_STRICT", "1").try_run(|begun| begun.err().map(|error| error.to_string()));
+    let is_refused =
+        |error: &Option<String>| error.as_ref().is_some_and(|error| error.contains("SCR_STRICT=1"));
+    assert!(strict.ranks.iter().all(is_refused), "{:?}", strict.ranks);
 }
 
 /// The runs after the one that had found the damage began anew without a word.
