@@ -61,7 +61,10 @@ pub fn check_plugins(
         let mut all = descriptors.redundancy.all().into_iter();
         check.transport_of(store, all.any(|descriptor| !descriptor.bypass && descriptor.store == store.name));
     }
-    check.problems
+    let mut problems = check.problems;
+    // The transport of a store that is used may be that of another one, which is not.
+    problems.retain(|problem| !fatal.contains(problem));
+    problems
 }
 
 struct Check<'a> {

@@ -10,7 +10,7 @@ mod show;
 use crate::prelude::*;
 use scr_comm::Rank;
 use scr_config::descriptor::{cautions, Descriptors};
-use scr_config::param::{FileOf, Origin, Problem, Settings};
+use scr_config::param::{FileOf, Origin, Param, Problem, Settings};
 use scr_core::check_interface;
 use scr_core::log::check_logger;
 use scr_core::plugin::{check_plugins, PluginHost};
@@ -175,7 +175,7 @@ impl Configuration {
         let why = nodes_without_groups(&descriptors, &listed.unwrap_or_default()).into_iter();
         let why = why.map(|why| problem(origin, param::NODELIST.info().name, &why));
         add(Effect::Ignored, why.collect());
-        add(Effect::None, missing_bases(&params));
+        add(Effect::None, missing_folders(&params));
         add(Effect::None, check_interface(env, &params).into_iter().collect());
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
@@ -249,14 +249,17 @@ pub(crate) fn nodes_without_groups(descriptors: &Descriptors, nodes: &[String]) 
     used.into_iter().filter(|group| descriptors.groups.has(group)).filter_map(why).collect()
 }
 
-/// Base folders that a file sets and that are not there: they may be on the nodes.
-fn missing_bases(params: &Params) -> Vec<Problem> {
-    let bases = [&param::CACHE_BASE, &param::CNTL_BASE].into_iter();
-    let missing = bases.filter(|base| params.origin(base).place().is_some() && !params.get(base).exists());
-    let why = |path: &Path| {
-        format!("there is no folder {} on this host; a job makes it where it may", path.display())
+/// Folders that a file sets and that are not there: they may be on the nodes.
+fn missing_folders(params: &Params) -> Vec<Problem> {
+    let of = |base: &Param<PathBuf>| {
+        (base.info(), params.origin(base), params.get(base), "a job makes it where it may")
     };
-    missing.map(|base| problem(params.origin(base), base.info().name, &why(&params.get(base)))).collect()
+    let metrics = &param::METRICS_DIR;
+    let dir = params.get(metrics).map(|dir| (metrics.info(), params.origin(metrics), dir, "no job makes it"));
+    let missing = [of(&param::CACHE_BASE), of(&param::CNTL_BASE)].into_iter().chain(dir);
+    let missing = missing.filter(|(_, origin, dir, _)| origin.place().is_some() && !dir.exists());
+    let why = |dir: &Path, so| format!("there is no folder {} on this host; {so}", dir.display());
+    missing.map(|(info, origin, dir, so)| problem(origin, info.name, &why(&dir, so))).collect()
 }
 
 const OTHERS_READ: u32 = 0o044;

@@ -169,6 +169,8 @@ fn every_node_of_the_allocation_is_compared() {
         "{}",
         out(&output)
     );
+    let alone = doctor(&scr, &[], &grouped);
+    assert!(code(&alone) == 0 && has_line(&alone, "note", "has no POWER, a group in use"), "{}", out(&alone));
     for (script, words) in [
         ("exit 3", "cannot be reached"),
         (

@@ -107,7 +107,7 @@ pub fn passes_through(params: &Params) -> bool {
 }
 
 /// The message on a run in which every dataset goes straight to the prefix directory.
-pub const NOTHING_ON_NODES: &str = "every dataset goes straight to the prefix directory (SCR_CACHE_BYPASS=1, the default): nothing \
+pub const NOTHING_ON_NODES: &str = "every dataset goes straight to the prefix directory (SCR_CACHE_BYPASS=1): nothing \
                                     is kept on the nodes or protected by them; to use them, set SCR_CACHE_BYPASS=0";
 
 /// Settings that are valid and probably unwanted, as far as they show that before there are nodes.

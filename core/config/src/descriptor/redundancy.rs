@@ -265,7 +265,11 @@ impl<'a> Builder<'a> {
         // The problem is attributed to the one of the two that is set.
         let set = if explicit { &param::SET_FAILURES } else { &param::SET_SIZE };
         self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, params.origin(set));
-        self.check_room(&mut redundancy, store, "SCR_CACHE_SIZE", params.origin(&param::CACHE_SIZE));
+        let own = store.filter(|_| params.get(&param::CACHE_SIZE) > 0);
+        let own = own.map(|store| (format!("STORE={}", store.path.display()), &store.origin));
+        let (name, origin) = own
+            .unwrap_or_else(|| (param::CACHE_SIZE.info().name.to_owned(), params.origin(&param::CACHE_SIZE)));
+        self.check_room(&mut redundancy, store, &name, origin);
         redundancy
     }
 

@@ -308,6 +308,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("SCR_COPY_TYPE=FILE\nCKPT=0 INTERVAL=0", 2, "CKPT=0 INTERVAL holds 0", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 HOP_DISTANCE=4", 2, "HOP_DISTANCE is of a former version", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 OUTPUT=1\nCKPT=1 INTERVAL=2 OUTPUT=1", 3, "CKPT=1 and CKPT=0 both have OUTPUT=1", true),
+    ("STORE=/ssd COUNT=0\nSCR_CACHE_BASE=/ssd\nSCR_CACHE_BYPASS=0", 1, "STORE=/ssd keeps no dataset in /ssd", true),
     ("SCR_COPY_TYPE=FILE\nSTORE=/ssd COUNT=0\nCKPT=0 STORE=/ssd BYPASS=0", 3, "CKPT=0 keeps no dataset in /ssd", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE XOR", 2, "`TYPE XOR' has no `='", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 ENABLED=0", 2, "no CKPT descriptor in use has INTERVAL=1", false),

@@ -247,7 +247,7 @@ pub(crate) fn parse(
         match checked {
             Ok(setting) => {
                 let changed = setting.into_iter().flat_map(|setting| settings.add(setting));
-                found.extend(changed.filter_map(|(name, earlier)| duplicate(&name, &earlier)));
+                found.extend(changed.map(|(name, earlier)| duplicate(&name, &earlier)));
             }
             Err(cause) => found.push(cause),
         }
@@ -323,10 +323,11 @@ fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Resul
     }
 }
 
-/// That something was set before in the same file.
-fn duplicate(name: &str, earlier: &Origin) -> Option<Cause> {
-    let text = |place| format!("{} is set a second time, after {place}; the later one counts", quote(name));
-    Some(text(earlier.place()?).into())
+/// That something was set before in the same file. The lines of a descriptor are joined, and only the first is known.
+fn duplicate(name: &str, earlier: &Origin) -> Cause {
+    let place = earlier.place().filter(|_| !name.contains('='));
+    let place = place.map(|place| format!(", after {place}")).unwrap_or_default();
+    format!("{} is set a second time{place}; the later one counts", quote(name)).into()
 }
 
 fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems: &mut Vec<Cause>) {
@@ -340,7 +341,7 @@ fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems
         match setting.items.iter_mut().find(|own| own.key == pair.key) {
             Some(own) => {
                 if own.value != pair.value {
-                    problems.extend(duplicate(&name, &setting.origin));
+                    problems.push(duplicate(&name, &setting.origin));
                 }
                 own.value = pair.value;
             }
@@ -436,9 +437,7 @@ mod tests {
         assert_eq!(settings.len(), 1);
         assert_eq!(settings[0].items.last().unwrap().value, "8");
         assert_eq!(problems.len(), 1);
-        assert!(problems[0]
-            .to_string()
-            .contains("/etc/scr.conf:3: CKPT=0 SET_SIZE is set a second time, after"));
+        assert!(problems[0].to_string().contains("/etc/scr.conf:3: CKPT=0 SET_SIZE is set a second time; "));
     }
 
     #[test]

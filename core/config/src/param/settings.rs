@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// The user's file that a job finds in its prefix directory.
+const USER_FILE: &str = ".scrconf";
+
 /// The settings of a run, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -58,11 +61,16 @@ impl Settings {
 
     /// The settings of one file in a job without any other, to check it before there is a job. From the environment, only
     /// variables that are not parameters count, the name of the node, and the path of the plugins. A user's file is read with the
-    /// system file, whose locks and descriptors apply to it.
+    /// system file, whose locks and descriptors apply to it, and a `.scrconf` as by a job in its folder.
     pub fn of_file(env: &Env, file: &Path, whose: FileOf) -> Self {
         let mut env = env.clone();
         let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
         env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
+        let folder = file.parent().filter(|_| whose == FileOf::User && file.ends_with(USER_FILE));
+        if let Some(folder) = folder.filter(|_| env.files.status(file).is_ok()) {
+            env.current_dir = normalise(&env.current_dir.join(folder));
+            return Self::load(&env, &AppConfig::default());
+        }
         let mut reader = Reader::new(&env);
         let origin: OriginOf = match whose {
             FileOf::User => Origin::UserFile,
@@ -221,7 +229,9 @@ impl<'a> Reader<'a> {
     /// The parameters among the variables. Reports variables that look like a parameter and are not.
     fn environment(&mut self) -> Source {
         let (env, mut settings) = (self.env, Source::default());
-        for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
+        let is_meant =
+            |name: &&String| name.starts_with("SCR_") || find(&name.to_ascii_uppercase()).is_some();
+        for name in env.variables.keys().filter(is_meant) {
             let Some(value) = env.variable(name) else { continue };
             let cause = match find(name) {
                 // Each rank has its own, and reports it.
@@ -266,7 +276,7 @@ impl<'a> Reader<'a> {
 
     /// The user file in the prefix directory.
     fn user_file_in(&mut self, prefix: &Path, safe: &[PathBuf]) -> Source {
-        let file = prefix.join(".scrconf");
+        let file = prefix.join(USER_FILE);
         let loaded = load(Form::Settings, self.env, &file, Origin::UserFile, &mut self.problems);
         let (mut user, distrust) = loaded.unwrap_or_default();
         drop_untrusted(self.env, safe, &mut user, distrust.as_ref(), prefix, &mut self.problems);
@@ -515,10 +525,15 @@ mod tests {
             .with_variable("SCR_INSTALL_DIR", "/opt/scr")
             .with_variable("SCR_LAUNCH_DIR", "/launch")
             .with_variable("SCRATCH", "/s")
+            .with_variable("scr_flush", "1")
+            .with_variable("scr_dir", "/mine")
             .env();
         let settings = Settings::load(&env, &AppConfig::default());
-        assert_eq!(settings.problems().len(), 1);
-        let expected = "environment: there is no parameter SCR_CACHE_SZIE, did you mean SCR_CACHE_SIZE?";
-        assert_eq!(settings.problems()[0].to_string(), expected);
+        let messages: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
+        let expected = [
+            "environment: there is no parameter SCR_CACHE_SZIE, did you mean SCR_CACHE_SIZE?",
+            "environment: there is no parameter scr_flush, did you mean SCR_FLUSH?",
+        ];
+        assert_eq!(messages, expected);
     }
 }
