@@ -137,7 +137,7 @@ impl Liveness {
             idle.is_some_and(|idle| idle >= LONG_IDLE)
         };
         if choice == Choice::AllDead && !folders.iter().all(is_quiet) {
-            return not_known("it changed within a day");
+            return not_known("something there changed within a day");
         }
         None
     }

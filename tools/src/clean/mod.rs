@@ -55,6 +55,8 @@ struct Outcome {
     removed: bool,
     /// Why it was kept.
     kept: Option<String>,
+    /// The datasets that are lost with it.
+    lost: Vec<String>,
 }
 
 /// The outcomes for the folders of a user.
@@ -97,14 +99,16 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         folders.sort_by_key(|folder| !folder.recorded.is_empty());
         for folder in folders {
             let is_needed = keeps_any && !folder.recorded.is_empty();
-            let kept = match &in_use {
-                Some((why, _)) => Some(why.clone()),
-                None if is_needed => Some("it says where the other folders are".to_owned()),
-                None => remove(&folder, args).err().map(|error| format!("{error:#}")),
+            let done = match &in_use {
+                Some((why, _)) => Err(anyhow!("{why}")),
+                None if is_needed => Err(anyhow!("it says where the other folders are")),
+                None => remove(&folder, args),
             };
-            keeps_any |= kept.is_some();
-            let path = folder.dir.path().display().to_string();
-            outcomes.push(Outcome { path, allocation: folder.job_id, removed: kept.is_none(), kept });
+            keeps_any |= done.is_err();
+            let (path, removed) = (folder.dir.path().display().to_string(), done.is_ok());
+            let (lost, kept) =
+                done.map_or_else(|why| (Vec::new(), Some(format!("{why:#}"))), |lost| (lost, None));
+            outcomes.push(Outcome { path, allocation: folder.job_id, removed, kept, lost });
         }
         is_done &= !keeps_any || in_use.is_some() && args.dead;
         if !args.dry_run && !keeps_any {
@@ -162,19 +166,21 @@ const OF_ALL: &str = "this is no allocation: --all-users would reach the jobs th
 /// The exit code of an error.
 const ERROR: u8 = 2;
 
-/// Removes a folder, or finds out that it can be removed. While another clean removes it, its datasets look damaged.
-fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
+/// Removes a folder, or finds out that it can be removed; gives the datasets that are lost with it. While another clean removes it,
+/// its datasets look damaged.
+fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<Vec<String>> {
     if args.dry_run {
-        return expect_saved(folder, args);
+        return lost_with(folder, args);
     }
     let (files, path) = (folder.parent.files(), folder.dir.path());
     let removed = files.exclusively_for_long(&folder.parent.path().join(LOCK), |_| {
-        if unless_missing(files.status(path).at("look at", path))?.is_some() {
-            expect_saved(folder, args)?;
-            // Links are removed, not followed.
-            files.remove_tree(path)?;
+        if unless_missing(files.status(path).at("look at", path))?.is_none() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let lost = lost_with(folder, args)?;
+        // Links are removed, not followed.
+        files.remove_tree(path)?;
+        Ok(lost)
     });
     removed?.value
 }
@@ -182,8 +188,8 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
 /// Below the user's folder.
 const LOCK: &str = "clean.lock";
 
-/// Finds out whether a folder has datasets that would be lost.
-fn expect_saved(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
+/// The datasets that would be lost with a folder, if they may be.
+fn lost_with(folder: &JobFolder, args: &CleanArgs) -> Result<Vec<String>> {
     let lost = unsaved(&**folder.dir.files(), folder.dir.path())?;
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
         let datasets = count(lost.len() as u64, "dataset") + if lost.len() == 1 { " is" } else { " are" };
@@ -192,7 +198,7 @@ fn expect_saved(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
              allocation, or lose it with --discard-unsaved, as where the directory is gone"
         );
     }
-    Ok(())
+    Ok(lost)
 }
 
 /// Removes the metrics of an allocation that has ended.
@@ -209,7 +215,12 @@ fn remove_metrics(env: &Env, params: &Params, user: &str, id: &str) {
 fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
     let verb = if args.dry_run { "would remove" } else { "removed" };
     let removed = outcomes.iter().filter(|outcome| outcome.removed);
-    let lines: String = removed.map(|outcome| format!("{verb} {}\n", outcome.path)).collect();
+    let lost = |outcome: &Outcome| match outcome.lost.as_slice() {
+        [] => String::new(),
+        lost => format!(", and with it {}", joined(lost, ", ")),
+    };
+    let lines: String =
+        removed.map(|outcome| format!("{verb} {}{}\n", outcome.path, lost(outcome))).collect();
     match (lines.is_empty(), outcomes.len() as u64) {
         (true, 0) => "nothing is left on this node\n".to_owned(),
         (true, kept) => format!("{} kept\n", count(kept, "folder")),
@@ -293,7 +304,10 @@ fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeMap<(String, u32), u32> {
             let path = base.join(&name);
             let Ok(status) = env.files.status(&path) else { continue };
             let jobs = env.files.list(&path).unwrap_or_default();
-            let is_of_scr = jobs.iter().any(|job| job.to_str().is_some_and(|job| job.starts_with("scr.")));
+            let is_dir = |job: &Path| env.files.status(&path.join(job)).is_ok_and(|it| it.kind == Kind::Dir);
+            let is_job =
+                |job: &PathBuf| job.to_str().is_some_and(|name| name.starts_with("scr.")) && is_dir(job);
+            let is_of_scr = jobs.iter().any(is_job);
             if let (Kind::Dir, Some(name), true) = (status.kind, name.to_str(), is_of_scr) {
                 // The folders of a user in several bases may have different groups.
                 users.entry((name.to_owned(), status.uid)).or_insert(status.gid);

@@ -189,6 +189,11 @@ fn all_users_have_one_answer() {
             std::os::unix::fs::chown(&path, Some(uid), Some(uid)).unwrap();
         }
     }
+    // A folder for metrics, which everybody may write, was taken for that of a user.
+    let metrics = folder.path().join("metrics");
+    fs::create_dir(&metrics).unwrap();
+    fs::set_permissions(&metrics, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(metrics.join("scr.ann.77.n0.00000000.prom"), "").unwrap();
     let clean = |arguments: &[&str]| {
         let mut root = Command::new(env!("CARGO_BIN_EXE_scr"));
         root.env_clear().envs([("SCR_CNTL_BASE", folder.path()), ("SCR_CACHE_BASE", folder.path())]);
@@ -356,8 +361,16 @@ fn a_dataset_that_is_in_cache_only_is_kept_until_a_flag_gives_it_up() {
     }
     let json = json_of(&clean(&job, &["--allocation", &JOB, "--ended", "--json"]));
     assert_eq!(json["folders"][0]["removed"], false);
-    let lost = clean(&job, &["--allocation", &JOB, "--ended", "--discard-unsaved"]);
-    assert_eq!((code(&lost), folder(&job).exists()), (0, false), "{}", err(&lost));
+    for (more, is_there) in [(&["--dry-run"][..], true), (&[], false)] {
+        let arguments = [&["--allocation", &JOB, "--ended", "--discard-unsaved"], more].concat();
+        let lost = clean(&job, &arguments);
+        assert_eq!((code(&lost), folder(&job).exists()), (0, is_there), "{}", err(&lost));
+        assert!(
+            out(&lost).contains(", and with it dataset 1 `ckpt.1' of /"),
+            "it names what is lost: {}",
+            out(&lost)
+        );
+    }
 }
 
 /// It asked to save what no run restarts from, and what a build would not list.
