@@ -191,7 +191,7 @@ fn metrics_are_written_once_in_a_while_by_one_rank_and_say_when_the_job_has_ende
     let world = World::new(4, 2);
     let dir = world.dir().join("metrics");
     std::fs::create_dir(&dir).unwrap();
-    let world = world.set("SCR_METRICS_DIR", &dir.display().to_string());
+    let world = world.set("SCR_METRICS_DIR", &dir.display().to_string()).set("SCR_FLUSH", "2");
     let read = |node: &str| {
         let mut found = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
         let path = found.find(|path| path.display().to_string().contains(&format!(".{node}."))).unwrap();
@@ -213,7 +213,7 @@ fn metrics_are_written_once_in_a_while_by_one_rank_and_say_when_the_job_has_ende
     let text = read("n0");
     assert_eq!(value(&text, "scr_checkpoints_total"), Some(2.0), "{text}");
     assert_eq!(value(&text, "scr_job_running"), Some(0.0));
-    assert_eq!(value(&text, "scr_node_losses_survived"), Some(1.0));
+    assert_eq!(value(&text, "scr_node_losses_survived"), Some(2.0), "all, as it is flushed");
     assert_eq!(value(&text, "scr_checkpoint_bytes_total"), Some(2.0 * 4006.0));
     assert!(!text.contains("rank="), "a label for each rank would be too many series");
     assert_eq!(

@@ -171,7 +171,7 @@ fn expect_good_metrics(metrics: &Path) {
             line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")
         };
         assert_eq!((value("scr_runs_total"), value("scr_failures_total")), (4.0, 3.0));
-        assert_eq!((value("scr_job_running"), value("scr_node_losses_survived")), (0.0, 1.0));
+        assert_eq!((value("scr_job_running"), value("scr_node_losses_survived")), (0.0, 4.0));
         assert!(value("scr_goodput_ratio") > 0.0 && value("scr_rebuilt_ranks_total") == 1.0);
         assert!(scraped.contains("node_textfile_scrape_error 0"), "{scraped}");
         with_optional("prometheus", "the queries of the dashboard by Prometheus", || {
