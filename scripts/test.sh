@@ -73,7 +73,7 @@ codes() { # fails with the codes that no test has printed, as without root some 
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
-long="^$top/core "           # with tests that take seconds each
+long="^$top/(core|tools|plugins/[a-z]+) " # with tests that take long
 of_users="^(book|documents|installed_pages|languages|new_plugin|packages)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do

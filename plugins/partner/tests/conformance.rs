@@ -22,6 +22,7 @@ fn one_copy_keeps_the_rules() {
 }
 
 #[test]
+#[ignore = "long"]
 fn two_copies_keep_the_rules() {
     passes_with(2);
 }

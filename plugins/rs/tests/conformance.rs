@@ -22,11 +22,13 @@ fn rs_with_one_failure_keeps_the_rules() {
 }
 
 #[test]
+#[ignore = "long"]
 fn rs_with_two_failures_keeps_the_rules() {
     passes_with(2);
 }
 
 #[test]
+#[ignore = "long"]
 fn rs_with_three_failures_keeps_the_rules() {
     passes_with(3);
 }
