@@ -106,17 +106,16 @@ impl Job {
         // Rank 0 reads files and environment for all.
         let raw = broadcast_value(&*comm, (comm.rank() == Rank(0)).then(|| Settings::load(&env, app)))?;
         let (params, mut problems) = Params::resolve(&raw, &env);
-        let built = is_used(&params).then(|| Descriptors::build(&params, &mut problems));
-        if let Some(built) = &built {
-            problems.extend(built.iter().flat_map(|built| cautions(&params, built)));
-            problems.extend(check_logger(&params));
+        let mut wrong = Vec::new();
+        let built = is_used(&params).then(|| descriptors(&env, &params, &mut problems, &mut wrong));
+        if built.is_some() {
             problems.extend(check_interface(&env, &params));
             problems.extend(other_requests(&*comm, app)?);
         }
         let node = params.get(&param::NODE_NAME);
         let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
-        let fatal = warn_of(problems, &params, &report);
-        let built = ConfigError::unless(fatal, ()).and(built.ok_or(Error::Disabled)?);
+        wrong.extend(warn_of(problems, &params, &report));
+        let built = ConfigError::unless(wrong, built.ok_or(Error::Disabled)?);
         if launched == 1 && !comm.is_spawned() {
             launcher::expect_alone(&env)?;
         }
@@ -594,6 +593,28 @@ fn other_requests(comm: &dyn Comm, app: &AppConfig) -> Result<Option<Problem>, C
          ranks set the same"
     ));
     Ok(differing.map(|what| Problem::new(&Origin::Application, what)))
+}
+
+/// The descriptors, as far as they can be made, with what a run and whoever checks settings before it say of them.
+pub fn descriptors(
+    env: &Env,
+    params: &Params,
+    problems: &mut Vec<Problem>,
+    fatal: &mut Vec<Problem>,
+) -> Descriptors {
+    let descriptors = Descriptors::of_what_is_good(params, problems, fatal);
+    problems.extend(cautions(params, &descriptors));
+    problems.extend(check_logger(params));
+    problems.extend(past_end(env, params));
+    descriptors
+}
+
+/// An end of the allocation that is a length of time, or of an earlier allocation. That of a resource manager may have been changed.
+fn past_end(env: &Env, params: &Params) -> Option<Problem> {
+    let origin = params.origin(&param::END_TIME);
+    let end = params.get(&param::END_TIME).filter(|end| origin.is_set() && *end < env.seconds())?;
+    let why = "has passed: give the end of the allocation in seconds since the epoch";
+    Some(Problem::new(origin, format!("SCR_END_TIME={end} {why}")))
 }
 
 /// A network that this node does not have: what needs one fails later.

@@ -38,4 +38,4 @@ mod typed;
 
 pub use cache::bases::recorded as recorded_bases;
 pub use cache::control::{find_control_dir, make_control_dir};
-pub use job::{check_interface, job_folder};
+pub use job::{check_interface, descriptors, job_folder};

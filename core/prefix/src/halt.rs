@@ -295,7 +295,7 @@ impl Halt {
             return Some(HaltReason::ExitAfter { time });
         }
         let seconds = self.halt_seconds.unwrap_or(0).max(0);
-        let left = |time: i64| time.saturating_sub(now);
+        let left = |time: i64| time.saturating_sub(now).max(0);
         if let Some(time) = self.exit_before.filter(|&time| left(time) <= seconds) {
             return Some(HaltReason::ExitBefore { time, halt_seconds: seconds });
         }

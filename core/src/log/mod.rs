@@ -28,7 +28,7 @@ pub use database::database;
 pub use events::MOST_BYTES as MOST_EVENT_BYTES;
 pub use figures::{Class, Figures, Level, Moved, Spent, State, BOUNDS};
 pub use jobs::jobs;
-pub use syslog::check_logger;
+pub(crate) use syslog::check_logger;
 pub use text::{exact_line, line, parse, LineError};
 
 pub use record::{Event, Record, Transfer, ALLOCATION_END};

@@ -33,8 +33,8 @@ pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
     SyslogSink::find(SOCKET.into(), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
 }
 
-/// Problems of the parameters of syslog, for `scr config` to report before there is a job.
-pub fn check_logger(params: &Params) -> Vec<Problem> {
+/// Problems of the parameters of syslog.
+pub(crate) fn check_logger(params: &Params) -> Vec<Problem> {
     let checks = [(&param::LOG_SYSLOG_FACILITY, facility(params)), (&param::LOG_SYSLOG_LEVEL, level(params))];
     let problem = |(param, checked): (&Param<String>, Result<u8, String>)| {
         Some(Problem::new(params.origin(param), format!("{}: {}", param.info().name, checked.err()?)))

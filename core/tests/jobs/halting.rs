@@ -324,4 +324,12 @@ fn halt_seconds_without_a_known_end_of_the_allocation_are_reported() {
     ]);
     let world = world.set("SCR_END_TIME", &(time_of(1) + 5000).to_string());
     assert!(!world.run(|_| ()).has_line_with("has no effect"));
+    // A length of time halts the job at once, and nobody was told why.
+    let world = world.set("SCR_END_TIME", "3600");
+    let run = world.run(|_| ());
+    run.line_with(&["SCR_END_TIME=3600 has passed: give the end of the allocation"]);
+    run.line_with(&["the job is to halt: 0 seconds are left"]);
+    let strict = world.set("SCR_STRICT", "1").try_run(|begun| begun.err().map(|error| error.to_string()));
+    let says = |error: &Option<String>| error.as_ref().is_some_and(|error| error.contains("has passed"));
+    assert!(strict.ranks.iter().all(says), "{:?}", strict.ranks);
 }

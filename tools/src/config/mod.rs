@@ -9,11 +9,10 @@ mod show;
 
 use crate::prelude::*;
 use scr_comm::Rank;
-use scr_config::descriptor::{cautions, Descriptors};
+use scr_config::descriptor::Descriptors;
 use scr_config::param::{FileOf, Origin, Param, Problem, Settings};
-use scr_core::check_interface;
-use scr_core::log::check_logger;
 use scr_core::plugin::{check_plugins, PluginHost};
+use scr_core::{check_interface, descriptors};
 use std::os::unix::fs::PermissionsExt;
 
 /// The choice between showing, explaining and checking.
@@ -152,8 +151,7 @@ impl Configuration {
     fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
         let mut fatal = Vec::new();
-        let descriptors = Descriptors::of_what_is_good(&params, &mut problems, &mut fatal);
-        problems.extend(check_logger(&params));
+        let descriptors = descriptors(env, &params, &mut problems, &mut fatal);
         problems.extend(hostlist::check(&params));
         let (stops, ignored): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::stops);
         fatal.extend(stops);
@@ -169,12 +167,15 @@ impl Configuration {
         add(Effect::Ignored, ignored);
         // Settings that are valid and probably unwanted.
         add(Effect::Ignored, readable_password(&params).into_iter().collect());
-        add(Effect::Ignored, cautions(&params, &descriptors));
-        let listed = params.get(&param::NODELIST).and_then(|list| hostlist::expand(&list).ok());
-        let origin = params.origin(&param::NODELIST);
-        let why = nodes_without_groups(&descriptors, &listed.unwrap_or_default()).into_iter();
-        let why = why.map(|why| problem(origin, param::NODELIST.info().name, &why));
-        add(Effect::Ignored, why.collect());
+        let (effect, info, nodes) = match params.get(&param::NODELIST) {
+            Some(list) => {
+                (Effect::Ignored, param::NODELIST.info(), hostlist::expand(&list).unwrap_or_default())
+            }
+            None => (Effect::None, param::NODE_NAME.info(), vec![params.get(&param::NODE_NAME)]),
+        };
+        let origin = params.named(info.name).map_or(&Origin::Default, |named| &named.origin);
+        let why = nodes_without_groups(&descriptors, &nodes).into_iter();
+        add(effect, why.map(|why| problem(origin, info.name, &why)).collect());
         add(Effect::None, missing_folders(&params));
         add(Effect::None, check_interface(env, &params).into_iter().collect());
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
@@ -185,8 +186,7 @@ impl Configuration {
 /// Checks the files. The answer is yes where nothing is wrong with any.
 fn check_files(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result<Answer> {
     let whose = if system { FileOf::Site } else { FileOf::User };
-    let read = param::PLUGIN_PATH.info().name;
-    let mut names = param::TABLE.iter().map(|info| info.name).filter(|&name| name != read);
+    let mut names = param::TABLE.iter().map(|info| info.name).filter(|name| !Settings::is_checked_with(name));
     if let Some(name) = names.find(|name| env.variable(name).is_some()) {
         warn(format_args!(
             "{name} of the environment, and what else it sets, is not read; `scr config' reads all"

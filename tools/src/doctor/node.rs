@@ -81,18 +81,14 @@ fn huge_pages<'a>(mut stores: impl Iterator<Item = &'a Path>) -> Option<Check> {
 
 /// Lets every node of the allocation check itself, and compares the nodes.
 pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> Vec<Check> {
+    if allocation.is_here_alone() {
+        return vec![Check::new(Note, "allocation", "none: this machine alone was checked")];
+    }
     // What SCR_NODELIST names is among the settings.
     let named =
         params.get(&param::NODELIST).is_none().then(|| environment::descriptors(params).ok()).flatten();
-    let is_alone = allocation.is_here_alone();
-    let here = [params.get(&param::NODE_NAME)];
-    let (verdict, nodes) = if is_alone { (Note, &here[..]) } else { (Bad, &*allocation.nodes) };
-    let without = named.iter().flat_map(|descriptors| nodes_without_groups(descriptors, nodes));
-    let mut checks: Vec<_> = without.map(|text| Check::new(verdict, "groups", text)).collect();
-    if is_alone {
-        checks.push(Check::new(Note, "allocation", "none: this machine alone was checked"));
-        return checks;
-    }
+    let without = named.iter().flat_map(|descriptors| nodes_without_groups(descriptors, &allocation.nodes));
+    let mut checks: Vec<_> = without.map(|text| Check::new(Bad, "groups", text)).collect();
     let Ok(command) = command_here(&["doctor", "--node"]) else { return Vec::new() };
     let before = environment::now(env);
     let answers = allocation.on_nodes().run(&allocation.nodes, &command, Limit::Total(TIMEOUT));

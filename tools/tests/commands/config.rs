@@ -66,7 +66,7 @@ fn the_descriptors_that_come_of_it_are_shown_as_lines_and_as_json() {
     ] {
         assert!(shown.lines().any(|shown| shown == line), "no {line} in\n{shown}");
     }
-    let json = scr.in_prefix(&["config", "--json"]).output().unwrap();
+    let json = scr.in_prefix(&["config", "--json"]).env("SCR_NODE_NAME", "host1").output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["descriptors"]["checkpoints"]["1"]["TYPE"], "PARTNER");
     assert_eq!(json["descriptors"]["stores"]["/ssd"]["COUNT"], "3");
@@ -216,11 +216,14 @@ fn the_guides_example_of_three_checkpoints_has_nothing_wrong() {
          CKPT=1 INTERVAL=4 GROUP=NODE STORE=/ssd TYPE=RS SET_SIZE=8 SET_FAILURES=3 OUTPUT=1\n\
          CKPT=2 INTERVAL=8 GROUP=SWITCH STORE=/ssd TYPE=PARTNER BYPASS=1\n",
     );
-    let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
+    let mut check = scr.in_prefix(&["config", "--check"]);
+    let checked = check.env("SCR_NODE_NAME", "host1").arg(&file).output().unwrap();
     assert_eq!(
         (text(&checked), checked.status.code()),
         (format!("{}: nothing is wrong\n", file.display()), Some(0))
     );
+    // The name of the node was read, and a warning denied that.
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), "");
 }
 
 #[test]
@@ -239,6 +242,7 @@ fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
     let scr = Installation::with_system_file("");
     for (settings, expected) in [
         ("SCR_LOG_DB_PASS=secret", "SCR_LOG_DB_PASS: others can read the password in "),
+        ("SCR_END_TIME=3600", "SCR_END_TIME=3600 has passed: give the end of the allocation in seconds since"),
         ("SCR_COPY_TYPE=RS", "SCR_COPY_TYPE: it has no effect while SCR_CACHE_BYPASS is not 0"),
         ("SCR_CACHE_SIZE=2", "SCR_CACHE_SIZE: it has no effect while SCR_CACHE_BYPASS is not 0"),
         (
@@ -265,12 +269,17 @@ fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
         let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
         assert!(text(&checked).ends_with("nothing is wrong\n"), "{}", text(&checked));
     }
-    // A job makes it, and the nodes may have it.
-    let file = scr.write("my.conf", format!("SCR_CACHE_BASE={}", scr.path("nowhere").display()));
-    let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
-    let said = text(&checked);
-    assert!(checked.status.success() && said.contains("SCR_CACHE_BASE: there is no folder "), "{said}");
-    assert!(said.ends_with("nothing is wrong\n"), "{said}");
+    // A job makes it, and the nodes may have it. It may run on other nodes.
+    for (settings, expected) in [
+        (format!("SCR_CACHE_BASE={}", scr.path("nowhere").display()), "SCR_CACHE_BASE: there is no folder "),
+        ("SCR_GROUP=POWER\nGROUPS=m1 POWER=psu1".to_owned(), "has no POWER, a group in use: SCR_Init fails"),
+    ] {
+        let file = scr.write("my.conf", settings);
+        let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
+        let said = text(&checked);
+        assert!(checked.status.success() && said.contains(expected), "{said}");
+        assert!(said.ends_with("nothing is wrong\n"), "{said}");
+    }
     let file = scr.write("my.conf", "SCR_LOG_DB_PASS=secret");
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();

@@ -59,13 +59,17 @@ impl Settings {
         Self::load(env, &AppConfig::of_last_run(env, without.prefix()))
     }
 
+    /// Whether a parameter of the environment counts where a file is checked: the name of the node, and the path of the plugins.
+    pub fn is_checked_with(name: &str) -> bool {
+        [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name].contains(&name)
+    }
+
     /// The settings of one file in a job without any other, to check it before there is a job. From the environment, only
-    /// variables that are not parameters count, the name of the node, and the path of the plugins. A user's file is read with the
+    /// variables that are not parameters count, and [some that are](Self::is_checked_with). A user's file is read with the
     /// system file, whose locks and descriptors apply to it, and a `.scrconf` as by a job in its folder.
     pub fn of_file(env: &Env, file: &Path, whose: FileOf) -> Self {
         let mut env = env.clone();
-        let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
-        env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
+        env.variables.retain(|name, _| !name.starts_with("SCR_") || Self::is_checked_with(name));
         let folder = file.parent().filter(|_| whose == FileOf::User && file.ends_with(USER_FILE));
         if let Some(folder) = folder.filter(|_| env.files.status(file).is_ok()) {
             env.current_dir = normalise(&env.current_dir.join(folder));
