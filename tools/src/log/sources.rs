@@ -21,6 +21,7 @@ pub(crate) struct LogEntries {
 /// The entries of a prefix directory that match, by their time: those of the event log, and those of the text log in C SCR's form
 /// that are not in the event log as well.
 pub(crate) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
+    environment::expect_dir(&env.current_dir.join(prefix.dir()))?;
     let [newer, older] = prefix.event_files().map(|path| env.current_dir.join(path));
     let mut all = LogEntries::default();
     let found = [all.read(env, &older)?, all.read(env, &newer)?];

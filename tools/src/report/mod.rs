@@ -110,7 +110,7 @@ fn report(args: &ReportArgs) -> Result<Answer> {
     if dirs.is_empty() {
         dirs.push(environment::prefix(&mut env, None)?.dir().to_owned());
     }
-    let (mut all, notes) = read(&env, &dirs, args.job.as_deref())?;
+    let (mut all, notes, are_read) = read(&env, &dirs, args.job.as_deref())?;
     notes.iter().for_each(warn);
     all.retain(|job| job.figures.until >= since);
     all.retain(|job| args.user.as_ref().is_none_or(|user| *user == job.figures.user));
@@ -142,7 +142,8 @@ fn report(args: &ReportArgs) -> Result<Answer> {
             |(user, jobs, of): &User| merged([figures_json(of), json!({ "user": user, "jobs": jobs })]);
         json["users"] = users.iter().map(user).collect();
     }
-    show(args.json, json, text, !all.is_empty())
+    let answer = show(args.json, json, text, !all.is_empty())?;
+    Ok(if are_read { answer } else { Answer::Code(2) })
 }
 
 /// A user, the number of jobs, and what they have cost together.
@@ -167,17 +168,17 @@ fn meant(env: &Env, dirs: &[PathBuf], args: &ReportArgs) -> Option<String> {
     job.or_else(|| args.user.as_ref().and_then(user))
 }
 
-/// The jobs of these prefix directories, with remarks on the logs. Directories are read on all processors.
-fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<String>)> {
+/// The jobs of these prefix directories, with remarks on the logs, and whether all were read. Directories are read on all
+/// processors.
+fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<String>, bool)> {
     let query = LogQuery { job_id: id.map(str::to_owned), ..LogQuery::default() };
     let of_dir = |dir: &Path| -> Result<(Vec<Job>, Vec<String>)> {
         let dir = param::normalise(&env.current_dir.join(dir));
-        environment::expect_dir(&dir)?;
         let found = sources::text(env, &Prefix::new(&dir), &query)?;
         let job = |(figures, history)| Job { dir: dir.clone(), figures, history };
         Ok((jobs(found.entries).into_iter().map(job).collect(), found.notes))
     };
-    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    let (mut all, mut notes, mut are_read) = (Vec::new(), Vec::new(), true);
     for found in at_a_time(env.processors.clamp(1, 16), dirs, |dir| of_dir(dir)) {
         match found {
             Ok((jobs, remarks)) => {
@@ -185,11 +186,14 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
                 notes.extend(remarks);
             }
             // The others are worth a report all the same.
-            Err(error) if dirs.len() > 1 => notes.push(format!("{error:#}")),
+            Err(error) if dirs.len() > 1 => {
+                notes.push(format!("{error:#}"));
+                are_read = false;
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok((all, notes))
+    Ok((all, notes, are_read))
 }
 
 /// The block at the end of a job: of the newest one of its allocation. `None` where the user wants none, and where it has cost
@@ -198,7 +202,7 @@ pub(crate) fn block(JobContext { env, params, prefix, allocation, .. }: &JobCont
     if !params.get(&param::REPORT) {
         return None;
     }
-    let (mut all, _) = read(env, &[prefix.dir().to_owned()], Some(&allocation.job_id)).ok()?;
+    let (mut all, ..) = read(env, &[prefix.dir().to_owned()], Some(&allocation.job_id)).ok()?;
     all.sort_by_key(|job| job.figures.until);
     let newest = all.pop()?.figures;
     newest.has_costs().then(|| newest.block())

@@ -117,6 +117,10 @@ fn a_failure_gives_the_reason_and_a_remedy() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
         assert!(message.contains(words), "{arguments:?}: {message}");
     }
+    let missing = scr(&empty.path().join("missing"), &[]);
+    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert_eq!(missing.status.code(), Some(2), "{message}");
+    assert!(message.contains("there is no prefix directory "), "{message}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn a_mistyped_folder_is_an_error_and_the_others_are_reported_all_the_same() {
         let why = format!("scr: there is no prefix directory {}; correct the name", path.display());
         assert!(err(&alone).starts_with(&why), "{}", err(&alone));
         let both = scr.in_prefix(&["report", wrong, "."]).output().unwrap();
-        assert!(code(&both) == 0 && err(&both).starts_with(&why) && out(&both).starts_with("job 7"));
+        assert!(code(&both) == 2 && err(&both).starts_with(&why) && out(&both).starts_with("job 7"));
     }
 }
 
