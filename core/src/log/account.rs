@@ -227,7 +227,7 @@ impl Account {
             Some(Transfer::Write) => Level::Written(from()),
             Some(Transfer::Encode) => {
                 self.scheme = entry.scheme.clone().unwrap_or_default();
-                Level::Protected(entry.scheme.clone().unwrap_or_else(|| "redundancy".to_owned()))
+                Level::Encoded(entry.scheme.clone().unwrap_or_else(|| "redundancy".to_owned()))
             }
             Some(Transfer::Checkpoint) => {
                 let kind = (from(), std::mem::take(&mut self.scheme));
@@ -632,7 +632,7 @@ mod tests {
             moved("FLUSH_SYNC", "/pfs", "/pfs"),
         ]);
         let levels: Vec<_> = figures.moved.iter().map(|(level, moved)| (level.name(), moved.bytes)).collect();
-        let expected = ["written to /ssd", "protected by XOR", "flushed while waiting"];
+        let expected = ["written to /ssd", "encoded with XOR", "flushed while waiting"];
         assert_eq!(levels, expected.map(|name| (name.to_owned(), 1000)));
         let kind = ("/ssd".to_owned(), "XOR".to_owned());
         assert_eq!(figures.kinds.get(&kind).map(|spent| spent.count), Some(1));

@@ -71,8 +71,8 @@ impl Spent {
 pub enum Level {
     /// The application wrote files to this store, or to the prefix directory in bypass mode.
     Written(String),
-    /// A scheme made redundancy for them.
-    Protected(String),
+    /// A scheme made redundancy for them. Whether that protects them depends on where the ranks run.
+    Encoded(String),
     /// From cache to the prefix directory, while the application waited.
     FlushedSync,
     /// The same while it continued.
@@ -86,7 +86,7 @@ impl Level {
     pub fn name(&self) -> String {
         match self {
             Self::Written(store) => format!("written to {store}"),
-            Self::Protected(scheme) => format!("protected by {scheme}"),
+            Self::Encoded(scheme) => format!("encoded with {scheme}"),
             Self::FlushedSync => "flushed while waiting".to_owned(),
             Self::FlushedAsync => "flushed in the background".to_owned(),
             Self::Fetched => "fetched".to_owned(),

@@ -174,7 +174,7 @@ fn a_job_ends_with_five_lines_of_what_all_its_runs_have_cost() {
     }
     outcome.line_with(&["goodput: ", "(2 runs, 1 failure)"]);
     outcome.line_with(&["; computed twice: "]);
-    outcome.line_with(&["bytes: written to ", "protected by XOR ", "flushed while waiting "]);
+    outcome.line_with(&["bytes: written to ", "encoded with XOR ", "flushed while waiting "]);
     let rebuilt: Vec<_> = events_of(&world).into_iter().filter(|entry| entry.name == "REBUILT").collect();
     assert_eq!((rebuilt.len(), rebuilt[0].processes, rebuilt[0].bytes), (1, Some(1), Some(0)));
     let nothing = World::new(2, 2).run(|application| application.finalize().unwrap());

@@ -122,7 +122,7 @@ fn expect_added_up(log: &[Entry], job: &Value) {
     assert_eq!(job["rebuilt_processes"].as_f64(), Some(sum(log, "REBUILT", "procs")));
     let levels = [
         ("written to ", "WRITE"),
-        ("protected by XOR", "ENCODE"),
+        ("encoded with XOR", "ENCODE"),
         ("flushed in the background", "FLUSH_ASYNC"),
     ];
     for (level, name) in levels {

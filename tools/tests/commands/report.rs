@@ -115,7 +115,7 @@ fn every_figure_of_a_job_with_three_failures_adds_up() {
     for part in [
         "goodput: 60.7 % of 3 min 26 s (4 runs, 3 failures)",
         "computed twice",
-        "protected by XOR",
+        "encoded with XOR",
         "best interval",
     ] {
         assert!(text.contains(part), "{part}: {text}");
