@@ -108,13 +108,21 @@ impl PrefixState {
         good.map(|known| &known.name).chain(&self.of_other_ranks).cloned().collect()
     }
 
-    /// The names of all checkpoints that are listed, whether a run can read them or not. Rank 0 alone knows those in cache.
-    pub(crate) fn listed_names(&self) -> BTreeSet<Vec<u8>> {
+    /// Whether somebody has made a checkpoint before this one current.
+    pub(crate) fn has_chosen_before(&self, seq: Seq) -> bool {
+        self.is_chosen && self.first.as_ref().is_some_and(|first| first.seq < seq)
+    }
+
+    /// The names of those of all listed checkpoints that `is_meant`, whether a run can read them or not. Rank 0 alone knows those
+    /// in cache.
+    pub(crate) fn listed_names(&self, is_meant: impl Fn(Seq) -> bool) -> BTreeSet<Vec<u8>> {
         let in_cache = self.flush.iter().flat_map(FlushFile::entries);
         let in_cache =
             in_cache.filter(|entry| entry.is_cached_checkpoint() && self.withdrawn(entry).is_none());
+        let in_cache = in_cache.map(|entry| (entry.seq(), entry.dataset.name));
         let in_prefix = self.complete.iter().filter(|known| known.checkpoint && !known.superseded);
-        in_prefix.map(|known| known.name.clone()).chain(in_cache.map(|entry| entry.dataset.name)).collect()
+        let all = in_prefix.map(|known| (known.seq, known.name.clone())).chain(in_cache);
+        all.filter(|(seq, _)| is_meant(*seq)).map(|(_, name)| name).collect()
     }
 
     /// Whether this very dataset is complete there.

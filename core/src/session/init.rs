@@ -190,8 +190,9 @@ impl Session {
         if !is_found && job.params.get(&param::FETCH) && !job.purges_prefix() {
             left_whole.refuse(job)?;
         }
+        let is_chosen = |seq: Seq| in_prefix.has_chosen_before(seq) || restart.has_given_up(seq);
+        self.unread = in_prefix.listed_names(|seq| !is_found || loaded < Some(seq) && !is_chosen(seq));
         if !is_found {
-            self.unread = in_prefix.listed_names();
             expect_all_read(job, &restart.unread)?;
         }
         match (is_found, from.of_other_size(), unused) {
@@ -258,7 +259,7 @@ impl Session {
             match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
                 Some(Ok(unread)) => _ = self.restart.unread.insert(unread),
                 Some(Err(why)) if newest == Seq::default() => {
-                    self.starts_without(&why, "", &in_prefix.listed_names())?;
+                    self.starts_without(&why, "", &in_prefix.listed_names(|_| true))?;
                 }
                 _ => (),
             }

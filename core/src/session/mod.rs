@@ -87,7 +87,7 @@ pub struct Session {
     computing_since: Duration,
     /// The names of the checkpoints that earlier runs have left in the prefix directory, or other numbers of ranks in a cache.
     earlier: BTreeSet<Vec<u8>>,
-    /// The names of the checkpoints that this run could not read, and begins over: rank 0 says which one a new one replaces.
+    /// The names of the checkpoints that could not be read, and that this run begins over: rank 0 says which one a new one replaces.
     unread: BTreeSet<Vec<u8>>,
     /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
     is_redundancy_unread: bool,

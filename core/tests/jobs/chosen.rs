@@ -41,6 +41,31 @@ fn listed(world: &World) -> (Vec<u64>, Option<Vec<u8>>) {
     (ids, index.current().map(<[u8]>::to_vec))
 }
 
+/// They could be read, and somebody has chosen not to.
+#[test]
+fn nobody_calls_those_unreadable_that_the_user_has_gone_back_over() {
+    for is_wish in [false, true] {
+        let mut world = job();
+        checkpoints(&world, 1..=3);
+        lose_all(&world);
+        match is_wish {
+            true => world.put("SCR_CURRENT", "ckpt.1"),
+            false => {
+                _ = Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| {
+                    assert!(index.set_current(b"ckpt.1"));
+                })
+            }
+        }
+        let run = world.run(|application| {
+            let restarted = application.restart(some);
+            (2..4).for_each(|step| application.checkpoint(step, some).unwrap());
+            restarted
+        });
+        run.all_gave(&Some(1));
+        assert!(!run.has_line_with("could not be read"), "{is_wish}: {:?}", run.lines);
+    }
+}
+
 /// It came back as the current one once a flush under way had ended, or from cache in the next run.
 #[test]
 fn a_dropped_checkpoint_comes_back_neither_from_cache_nor_by_a_flush_under_way() {

@@ -58,7 +58,7 @@ impl Session {
             self.protect_earlier(name)?;
             if self.unread.remove(name) {
                 self.job.report.warn(&format!(
-                    "the new checkpoint `{}' takes the place of one that this run could not read",
+                    "the new checkpoint `{}' takes the place of one that could not be read",
                     String::from_utf8_lossy(name)
                 ));
             }
