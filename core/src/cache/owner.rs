@@ -65,6 +65,12 @@ impl Owner {
         run.prefix.filter(is_twin)
     }
 
+    /// Whether the prefix directory of a record is not at its path any more.
+    pub(crate) fn has_left(record: &RankRecord, files: &dyn Files) -> bool {
+        let path = Path::new(OsStr::from_bytes(&record.prefix));
+        record.prefix_id.as_ref().is_some_and(|id| is_gone(files, path, id))
+    }
+
     /// As seen from the prefix directory of a run.
     pub(crate) fn in_job(record: &RankRecord, job: &Job) -> Self {
         Self::of(record, job.files(), &job.prefix, job.run.prefix.as_ref())

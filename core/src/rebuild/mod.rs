@@ -300,9 +300,9 @@ fn report_only_copies<'p>(
         is_complete && part.map.record.as_ref().is_some_and(|record| in_prefix.lacks(record))
     };
     let only: Vec<_> = parts.filter(is_only_copy).cloned().collect();
-    let Some(Listed { newest, seq, .. }) = Listed::of(job, &only)? else { return Ok(()) };
+    let Some(Listed { newest, record, .. }) = Listed::of(job, &only)? else { return Ok(()) };
     let setting = cache_purge(&job.params).unwrap_or_default();
-    let is_first = in_prefix.first.as_ref().is_none_or(|first| first.seq < seq);
+    let is_first = in_prefix.first.as_ref().is_none_or(|first| first.seq < record.seq());
     report_setting(job, setting, &format!("the only copy of {newest}"), is_first)
 }
 
@@ -391,7 +391,7 @@ fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, Comm
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
 fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError> {
     let Some(listed) = Listed::of(job, replaced)? else { return Ok(false) };
-    let fate = match listed.is_in_place {
+    let fate = match listed.record.protection.bypass {
         true => "Its files are not in cache but in place: `scr index --import' makes a dataset of them",
         false => {
             "Its remains leave the cache once a new checkpoint is complete: put the directory back before"
@@ -418,11 +418,16 @@ fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError
 
 /// Says where the job may have been meant to start, if nobody has named the prefix directory. Collective.
 fn report_others(job: &Job, mut of_others: Vec<LocalPart>) -> Result<(), CommError> {
-    of_others.retain(|_| job.params.origin(&param::PREFIX) == &Origin::Default);
-    let Some(Listed { newest, prefix, .. }) = Listed::of(job, &of_others)? else { return Ok(()) };
+    let has_left = |record: &RankRecord| Owner::has_left(record, job.files());
+    // What lay in a directory that is not there any more went with it.
+    let is_lost = |record: &RankRecord| record.protection.bypass && has_left(record);
+    let is_meant = |part: &LocalPart| !part.map.record.as_ref().is_some_and(is_lost);
+    of_others.retain(|part| job.params.origin(&param::PREFIX) == &Origin::Default && is_meant(part));
+    let Some(Listed { newest, prefix, record, .. }) = Listed::of(job, &of_others)? else { return Ok(()) };
+    let place = if has_left(&record) { "where that directory is now" } else { "there, or set SCR_PREFIX" };
     job.report.notice(&format!(
         "{newest} in cache belongs to the prefix directory {prefix}, and this run uses the current one, {}: to restart from it, start the job \
-         there, or set SCR_PREFIX",
+         {place}",
         job.prefix.dir().display()
     ));
     Ok(())
@@ -434,10 +439,8 @@ struct Listed {
     newest: String,
     /// The same, and how many more there are.
     belonging: String,
-    /// Its place.
-    seq: Seq,
-    /// Whether its files lie in the prefix directory.
-    is_in_place: bool,
+    /// Its record on one rank.
+    record: RankRecord,
     /// The path of the prefix directory of the newest one.
     prefix: String,
     /// The ids of all of them.
@@ -463,9 +466,8 @@ impl Listed {
         Ok(Some(Self {
             belonging: format!("{newest} {others}"),
             newest,
-            seq: record.seq(),
-            is_in_place: record.protection.bypass,
             prefix: String::from_utf8_lossy(&record.prefix).into_owned(),
+            record,
             ids: keys.iter().map(|key| key.dataset).collect(),
         }))
     }

@@ -630,6 +630,23 @@ fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed()
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// A note sent the user to a path at which there was no directory any more.
+#[test]
+fn nobody_is_sent_to_the_old_path_of_a_prefix_directory() {
+    for bypass in ["0", "1"] {
+        let mut world = job().set("SCR_CACHE_BYPASS", bypass);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        std::fs::rename(world.prefix(), world.prefix().with_extension("moved")).unwrap();
+        world.turn_to("other");
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&None);
+        let is_in_cache = bypass == "0";
+        assert_eq!(run.has_line_with("`ckpt.1' in cache belongs to"), is_in_cache, "{:?}", run.lines);
+        assert_eq!(run.has_line_with("start the job where that directory is now"), is_in_cache);
+        assert!(!run.has_line_with("start the job there"), "{:?}", run.lines);
+    }
+}
+
 /// It began at zero and wrote over the last checkpoint, without a word.
 #[test]
 fn an_application_that_does_not_ask_for_its_checkpoint_is_told_before_it_writes() {
