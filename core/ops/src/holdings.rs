@@ -169,7 +169,8 @@ fn copy(entry: &FlushEntry, found: Option<Found<'_>>) -> Copy {
 /// Why this user sees no part of a dataset in cache: the caches of another one have it.
 pub fn of_another(dataset: &DatasetDescriptor, user: &str) -> Option<String> {
     let owner = &dataset.user;
-    (!owner.is_empty() && owner != user).then(|| format!("it is in the cache of {owner}"))
+    (!owner.is_empty() && owner != user)
+        .then(|| format!("it is in the cache of {owner}; run this command as {owner}"))
 }
 
 /// C SCR may list a dataset without a description.

@@ -215,8 +215,7 @@ impl Scavenge<'_> {
         let label = format!("dataset {} `{}'", dataset.id, dataset.name_text());
         let is_seen = || self.look().0.iter().any(|found| found.dataset.id == dataset.id);
         if let Some(why) = of_another(dataset, self.user).filter(|_| !is_seen()) {
-            let user = &dataset.dataset.user;
-            warn(format_args!("{label} could not be saved: {why}; run this command as {user}"));
+            warn(format_args!("{label} could not be saved: {why}"));
             return false;
         }
         let nodes = count(self.nodes().len() as u64, "node");

@@ -282,7 +282,7 @@ fn what_a_silent_node_or_another_user_has_is_not_known() {
         let give_to =
             |node| std::os::unix::fs::chown(job.node(node).join("user1"), Some(61_001), None).unwrap();
         [0, 1].into_iter().for_each(give_to);
-        let why = "it is in the cache of user1".to_owned();
+        let why = "it is in the cache of user1; run this command as user1".to_owned();
         assert_eq!(said(&inspect_as(&job, "ann", &["--json"])), (why, 0));
     }
 }

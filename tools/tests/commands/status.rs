@@ -158,7 +158,10 @@ fn what_lies_in_the_cache_of_another_user_or_in_a_closed_one_is_not_known() {
         give_to(61_001);
         let other = command(&job, &[job.prefix().to_str().unwrap()]).env("USER", "ann").output().unwrap();
         assert_eq!(code(&other), 1, "{}{}", out(&other), err(&other));
-        assert_eq!(line(&other, "in cache"), "ckpt.1 is not known: it is in the cache of user1");
+        assert_eq!(
+            line(&other, "in cache"),
+            "ckpt.1 is not known: it is in the cache of user1; run this command as user1"
+        );
         assert_eq!(line(&other, "protected"), "not known: ckpt.1 may be whole");
         // It said that there was nothing of it, and to drop it.
         let ended = postrun_of(&job).env("USER", "ann").output().unwrap();
