@@ -163,12 +163,10 @@ impl Facts {
         let saving = Saving::of(&recorded, &job_id, may_lack);
         let is_in_cache_only = !saving.saved(|_| true).is_empty();
         let is_lost = is_list_lost(files, prefix);
-        // The nodes of a job that has finished may be those of another one by now.
-        let may_ask = facts.state != State::Finished || pretend::are_noted(files, prefix);
-        let found = match asks_nodes && (may_ask || is_in_cache_only || is_lost) {
-            true => facts.ask_nodes(env, overrides),
-            false => None,
-        };
+        // Elsewhere the nodes of a job that has finished may be those of another one by now.
+        let may_leave = facts.state != State::Finished || pretend::are_noted(files, prefix);
+        let may_leave = may_leave || is_in_cache_only || is_lost;
+        let found = if asks_nodes { facts.ask_nodes(env, overrides, may_leave) } else { None };
         facts.lacks_list = is_lost && facts.nodes.as_ref().is_none_or(|nodes| nodes.room.is_empty());
         let (user, silent) = (params.get(&param::USER_NAME), facts.first_silent());
         let (user, job_id, silent) = (&*user, &*job_id, silent.as_deref());
@@ -214,7 +212,16 @@ impl Facts {
         let reason = halt.exit_reason.clone().filter(|_| !halt.is_finalized());
         let rest = Halt { exit_reason: reason, ..halt.clone() };
         let (job_id, time) = self.run.as_ref().map_or(("", None), |run| (run.job_id.as_str(), run.end));
+        // The next run is in another allocation once that one is over.
+        let time = time.filter(|time| self.state.may_run() || *time > self.now);
         rest.due(self.now, KnownEnd { job_id, time })
+    }
+
+    /// That a run has no checkpoint, and how many ranks or which settings keep it from those that are there.
+    pub(super) fn no_checkpoint(&self, is_left: &str) -> String {
+        let is_other = self.of_others.iter().any(Option::is_some);
+        let of = self.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
+        format!("no checkpoint{}{is_left}{}", of.unwrap_or_default(), self.by_bars())
     }
 
     /// The settings that keep a run from checkpoints.
@@ -290,9 +297,9 @@ impl Facts {
         first_silent(&self.nodes.as_ref()?.silent)
     }
 
-    /// The datasets that the nodes have, if any node answers.
-    fn ask_nodes(&mut self, env: &Env, overrides: &Overrides) -> Option<Vec<Inspected>> {
-        let job = self.known(context(env, overrides, self.run.as_ref()))?;
+    /// The datasets that the nodes have, if any node answers. Asks none elsewhere unless it `may_leave` the allocation.
+    fn ask_nodes(&mut self, env: &Env, overrides: &Overrides, may_leave: bool) -> Option<Vec<Inspected>> {
+        let job = self.known(context(env, overrides, self.run.as_ref(), may_leave))??;
         let down = || job.allocation.reported_down().unwrap_or_default();
         let (up, down) = up_and_down(&job.allocation, job.params.get(&param::NODE_NAME), down);
         let why = format!("did not answer: {} reports it down", job.allocation.manager.name);
@@ -367,13 +374,18 @@ fn state(runs: Option<bool>, halt: Option<&Halt>, run: Option<&LastRun>) -> Stat
 }
 
 /// The job to ask the nodes of: that of the allocation here, or else of the one that the last run has recorded.
-fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<JobContext> {
+fn context(
+    env: &Env,
+    overrides: &Overrides,
+    run: Option<&LastRun>,
+    may_leave: bool,
+) -> Result<Option<JobContext>> {
     let find = |env: Env, given: &Overrides| {
         let params = environment::params(&env);
         JobContext::find(env, params, given)
     };
     let here = find(env.clone(), overrides);
-    let Some(run) = run else { return here.context("the nodes of the job are not known") };
+    let Some(run) = run else { return here.context("the nodes of the job are not known").map(Some) };
     let is_its = |job: &JobContext| {
         let is_here =
             |node: &String| *node == job.params.get(&param::NODE_NAME) || is_same_node(node, &job.env.host);
@@ -381,12 +393,13 @@ fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<Jo
         job.allocation.job_id == run.job_id && (!is_alone || run.nodes.iter().all(is_here))
     };
     match here {
-        Ok(job) if is_its(&job) => Ok(job),
+        Ok(job) if is_its(&job) => Ok(Some(job)),
+        _ if !may_leave => Ok(None),
         _ => {
             let mut env = env.clone();
             let id = environment::as_setting(&run.job_id);
             env.variables.insert(param::JOB_ID.info().name.to_owned(), id);
-            find(env, &Overrides { nodes: Some(run.all_nodes()), ..overrides.clone() })
+            find(env, &Overrides { nodes: Some(run.all_nodes()), ..overrides.clone() }).map(Some)
         }
     }
 }

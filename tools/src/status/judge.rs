@@ -162,7 +162,7 @@ fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
         return Protection::Unknown;
     }
     let Some(checkpoint) = newest else {
-        return Protection::Nothing(format!("there is no checkpoint{}", facts.by_bars()));
+        return Protection::Nothing(format!("there is {}", facts.no_checkpoint("")));
     };
     if facts.saved.as_ref() == newest {
         return Protection::InPrefix;

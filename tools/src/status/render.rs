@@ -160,9 +160,7 @@ fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
         return "not known".to_owned();
     }
     let Some(back_to) = cost.back_to else {
-        let is_other = facts.of_others.iter().any(Option::is_some);
-        let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
-        return format!("all work, as no checkpoint{} is left{}", of.unwrap_or_default(), facts.by_bars());
+        return format!("all work, as {}", facts.no_checkpoint(" is left"));
     };
     let time = cost.seconds.map_or_else(|| "the work since then".to_owned(), seconds);
     let lost = match cost.checkpoints {
@@ -200,9 +198,11 @@ fn progress(facts: &Facts, flush: &FlushUnderWay) -> String {
     };
     let lost = facts.unusable.as_ref().filter(|held| matches!(held.copy, Copy::Lost(_)));
     let is_lost = lost.is_some_and(|held| held.entry.id == flush.dataset.id);
+    let is_saved = is_all || facts.saves.contains(&flush.dataset.name_text());
     match rest(facts, flush) {
         _ if facts.state.has_ended() && !is_all && is_lost => format!("{there}; the rest is lost"),
-        _ if !facts.state.may_run() => format!("{there}; a run or `scr postrun' ends it"),
+        _ if !facts.state.may_run() && is_saved => format!("{there}; a run or `scr postrun' ends it"),
+        _ if !facts.state.may_run() => format!("{there}; a run ends it"),
         _ if is_all => there + ", and is being listed",
         Some((rate, left)) => format!("{there}, {}/s, {} left", amount(rate), span(left)),
         None => there,
@@ -238,10 +238,11 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
         None => format!("{what} after {}", count(many, "checkpoint")),
     };
     let flush = judged.next_flush.map(|many| after("flush", many));
-    let halt = facts.halt.as_ref().filter(|_| facts.state != State::Finished).map(|due| match due {
-        HaltDue::Now(_) => "halt now".to_owned(),
-        HaltDue::AfterCheckpoints(many) => after("halt", u64::try_from(*many).unwrap_or(0)),
-        HaltDue::At(time) => format!("halt in {}", seconds(time.saturating_sub(facts.now).max(0))),
+    let halts = if facts.state.may_run() { "halt" } else { "a run halts" };
+    let halt = facts.halt.as_ref().map(|due| match due {
+        HaltDue::Now(_) => format!("{halts} at once"),
+        HaltDue::AfterCheckpoints(many) => after(halts, u64::try_from(*many).unwrap_or(0)),
+        HaltDue::At(time) => format!("{halts} in {}", seconds(time.saturating_sub(facts.now).max(0))),
     });
     let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
     let all = [save.filter(|_| facts.state.has_ended()), restart(facts, judged), checkpoint, flush, halt];
@@ -254,7 +255,8 @@ fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     let is_lost = facts.unusable.as_ref().is_some_and(|held| matches!(held.copy, Copy::Lost(_)));
     let is_due = is_lost && matches!(facts.state, State::Died | State::Stopped);
     let is_set = facts.state.has_ended() && (facts.wish.is_some() || !facts.by_bars().is_empty());
-    let is_due = (is_due || is_set) && !facts.is_index_unread;
+    let halts = matches!(facts.halt, Some(HaltDue::Now(_)));
+    let is_due = (is_due || is_set) && !facts.is_index_unread && !halts;
     let to = judged.newest.map(|to| format!("a run restarts from {}", to.entry.name_text()));
     is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
 }
@@ -333,6 +335,10 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "lost_in_cache": unusable(false),
         "unknown_in_cache": unusable(true),
         "in_prefix": facts.saved.as_ref().map(|saved| checkpoint_json(facts, saved)),
+        "of_other_ranks": {
+            "in_cache": facts.of_others[0].as_ref().map(|other| checkpoint_json(facts, other)),
+            "in_prefix": facts.of_others[1].as_ref().map(|other| checkpoint_json(facts, other)),
+        },
         "bypass": facts.is_bypass,
         "postrun": { "saves": facts.saves },
         "costs": judged.costs,
@@ -376,6 +382,7 @@ fn checkpoint_json(facts: &Facts, checkpoint: &Held) -> Value {
         "created": created(checkpoint),
         "age_seconds": created(checkpoint).map(|created| facts.now.saturating_sub(created).max(0)),
         "bytes": entry.dataset.bytes,
+        "ranks": entry.dataset.ranks,
         "scheme": entry.in_cache.scheme,
         "lost_parts": copy.lost(),
     })
@@ -474,7 +481,10 @@ mod tests {
         assert_eq!(first(State::Died), "job 5132 has died, 64 ranks on 4 nodes, begun 2 h 10 min ago");
         let saves = vec!["ckpt.127".to_owned()];
         let died = shown(&Facts { state: State::Died, saves, ..busy() });
-        assert!(died.contains("next        `scr postrun' saves ckpt.127; halt in 5 h 20 min\n"), "{died}");
+        assert!(
+            died.contains("next        `scr postrun' saves ckpt.127; a run halts in 5 h 20 min\n"),
+            "{died}"
+        );
         let lost = Some(Held { copy: Copy::Lost("2 parts".to_owned()), ..checkpoint(127, None) });
         for (saved, restart) in
             [(busy().saved, "a run restarts from ckpt.120"), (None, "a run starts without a checkpoint")]
@@ -526,7 +536,7 @@ mod tests {
         assert!(after.contains("late; flush after 3 more; halt after 1 more\n"), "{after}");
         let now = due(HaltDue::Now(HaltReason::NoCheckpointsLeft));
         assert!(now.contains("next        checkpoint 13 min 20 s late; "), "{now}");
-        assert!(now.contains("; halt now\n"), "{now}");
+        assert!(now.contains("; halt at once\n"), "{now}");
         let empty = shown(&Facts::default());
         assert!(empty.starts_with(": no job runs\nprotected   against nothing: there is no checkpoint\n"));
         assert!(empty.contains("all work, as no checkpoint is left\n"), "{empty}");
@@ -550,7 +560,8 @@ mod tests {
                 [(None, "begun 10 s ago"), (Some(0.5), "38.5 GiB of 77 GiB"), (Some(1.0), "all has arrived")]
             {
                 let facts = Facts { state, flushes: vec![flush(b"a", arrived)], ..busy() };
-                let line = format!("\nunfinished  a: {there}; a run or `scr postrun' ends it\n");
+                let ends = if arrived == Some(1.0) { "a run or `scr postrun'" } else { "a run" };
+                let line = format!("\nunfinished  a: {there}; {ends} ends it\n");
                 assert!(shown(&facts).contains(&line), "{}", shown(&facts));
                 let json = json(&facts, &Judged::of(&facts));
                 assert_eq!(json["flushes"][0]["bytes_per_second"], Value::Null);

@@ -583,6 +583,7 @@ fn what_a_finished_job_has_in_cache_only_is_announced_and_saved() {
     fs::write(&hosts, "n0\nn1\n").unwrap();
     let finished = status(&job, &[]);
     assert_eq!(line(&finished, "next"), "`scr postrun' saves ckpt.1");
+    assert_eq!(line(&finished, "as of"), "now, on 2 nodes");
     let json = json_of(&status(&job, &["--json"]));
     assert_eq!(json["postrun"], serde_json::json!({ "saves": ["ckpt.1"] }));
     let mut postrun = scr(&job);
@@ -595,6 +596,11 @@ fn what_a_finished_job_has_in_cache_only_is_announced_and_saved() {
         .unwrap();
     assert_eq!(code(&ended), 0, "{}", err(&ended));
     assert!(job.prefix().join("ckpt.1/rank_0").exists(), "{}", err(&ended));
+    // Elsewhere its nodes may be those of another job by now. It said so in the allocation as well.
+    assert!(line(&status(&job, &[]), "as of").ends_with("; no node was asked"));
+    let mut here = command(&job, &[job.prefix().to_str().unwrap()]);
+    let here = here.envs([("SCR_JOB_ID", "defjobid"), ("SCR_NODELIST", "n0,n1")]).output().unwrap();
+    assert_eq!(line(&here, "as of"), "now, on 2 nodes");
 }
 
 /// It said that a job restarts from it.
@@ -619,8 +625,17 @@ fn a_checkpoint_that_another_number_of_ranks_wrote_does_not_count() {
     for arguments in [&[][..], &["--offline"]] {
         let other = status(&job, arguments);
         assert_eq!(code(&other), 1, "{}", out(&other));
-        assert_eq!(line(&other, "protected"), "against nothing: there is no checkpoint");
+        let why = "there is no checkpoint of 3 ranks";
+        assert_eq!(line(&other, "protected"), format!("against nothing: {why}"));
         assert_eq!(line(&other, "in cache"), "nothing for 3 ranks: ckpt.1 is of 2");
+        let json = json_of(&status(&job, &[arguments, &["--json"]].concat()));
+        assert_eq!(json["protected"]["why_not"], why);
+        let of_others = &json["of_other_ranks"];
+        assert_eq!(
+            (&of_others["in_cache"]["name"], &of_others["in_cache"]["ranks"]),
+            (&"ckpt.1".into(), &2.into())
+        );
+        assert_eq!((&json["in_cache"], &of_others["in_prefix"]), (&Value::Null, &Value::Null));
         let cost = "1 node or more: all work, as no checkpoint of 3 ranks is left";
         assert_eq!(line(&other, "lost with"), cost);
         assert_eq!(line(&other, "next"), "`scr postrun' saves ckpt.1", "those who wrote it want it");
@@ -804,6 +819,18 @@ fn a_job_that_a_halt_condition_has_stopped_is_said_to_be_stopped_and_why() {
         assert_eq!(out(&seen).contains("\nreason      no time is left\n"), is_halted, "{}", out(&seen));
         let json = json_of(&status(&job, &["--json"]));
         assert_eq!(json["stopped_by"].as_str(), is_halted.then_some("no time is left"));
+        // It said `halt now', or nothing, and did not say of what.
+        let halt = |change: &dyn Fn(&mut Halt)| _ = Halt::update(&RealFiles, &prefix, change).unwrap();
+        halt(&|halt| halt.checkpoints_left = Some(3));
+        assert_eq!(line(&status(&job, &[]), "next"), "a run halts after 3 checkpoints");
+        halt(&|halt| halt.exit_reason = Some(Halt::HALTED.to_owned()));
+        assert_eq!(line(&status(&job, &[]), "next"), "a run halts at once");
+        // The allocation of the last run is over, and the next run is in another one.
+        halt(&|halt| *halt = Halt { halt_seconds: Some(60), ..Halt::default() });
+        let run = LastRun::read(&RealFiles, &prefix).unwrap().unwrap();
+        LastRun { end: Some(1), ..run }.write(&RealFiles, &prefix).unwrap();
+        assert_eq!(json_of(&status(&job, &["--json"]))["halt"], Value::Null);
+        assert!(Halt::remove(&RealFiles, &prefix).unwrap());
     }
 }
 
@@ -1180,6 +1207,10 @@ fn of_a_flush_whose_dataset_is_lost_in_cache_the_rest_is_said_to_be_lost() {
     flush.write(LedgerDir::new(&RealFiles, &prefix)).unwrap();
     let said = || line(&status(&job, &[]), "unfinished").split_once("; ").unwrap().1.to_owned();
     assert_eq!(said(), "a run or `scr postrun' ends it");
+    // It was said of what `scr postrun' does not save, and has not ended.
+    let mut unsaved = command(&job, &[job.prefix().to_str().unwrap()]);
+    let unsaved = line(&unsaved.env("SCR_SCAVENGE", "0").output().unwrap(), "unfinished");
+    assert!(unsaved.ends_with("; a run ends it"), "{unsaved}");
     (0..2).for_each(|node| fs::remove_dir_all(job.node(node)).unwrap());
     assert_eq!(said(), "the rest is lost");
 }
