@@ -162,15 +162,13 @@ impl Account {
             Event::OutputEnd => self.figures.outputs.add(entry.seconds),
             Event::CheckpointFail | Event::OutputFail => self.figures.failed_checkpoints += 1,
             Event::FlushStart => self.figures.flushing += 1,
-            Event::FlushSuccess => {
+            Event::FlushSuccess | Event::FlushFail => {
                 self.figures.flushing = self.figures.flushing.saturating_sub(1);
-                if !self.is_output(entry) {
-                    self.figures.newest_in_prefix = now;
+                match event {
+                    Event::FlushFail => self.figures.failed_flushes += 1,
+                    _ if self.is_output(entry) => (),
+                    _ => self.figures.newest_in_prefix = now,
                 }
-            }
-            Event::FlushFail => {
-                self.figures.flushing = self.figures.flushing.saturating_sub(1);
-                self.figures.failed_flushes += 1;
             }
             Event::FlushWait => self.wait(entry.seconds, now),
             event => self.happened_to_run(event, entry, now),

@@ -391,11 +391,10 @@ fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, Comm
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
 fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError> {
     let Some(listed) = Listed::of(job, replaced)? else { return Ok(false) };
-    let fate = match listed.record.protection.bypass {
-        true => "Its files are not in cache but in place: `scr index --import' makes a dataset of them",
-        false => {
-            "Its remains leave the cache once a new checkpoint is complete: put the directory back before"
-        }
+    let fate = if listed.record.protection.bypass {
+        "Its files are not in cache but in place: `scr index --import' makes a dataset of them"
+    } else {
+        "Its remains leave the cache once a new checkpoint is complete: put the directory back before"
     };
     let (belonging, own) = (listed.belonging, job.prefix.dir().display());
     job.report.warn(&format!(
@@ -418,11 +417,11 @@ fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError
 
 /// Says where the job may have been meant to start, if nobody has named the prefix directory. Collective.
 fn report_others(job: &Job, mut of_others: Vec<LocalPart>) -> Result<(), CommError> {
+    let is_default = job.params.origin(&param::PREFIX) == &Origin::Default;
     let has_left = |record: &RankRecord| Owner::has_left(record, job.files());
     // What lay in a directory that is not there any more went with it.
     let is_lost = |record: &RankRecord| record.protection.bypass && has_left(record);
-    let is_meant = |part: &LocalPart| !part.map.record.as_ref().is_some_and(is_lost);
-    of_others.retain(|part| job.params.origin(&param::PREFIX) == &Origin::Default && is_meant(part));
+    of_others.retain(|part| is_default && !part.map.record.as_ref().is_some_and(is_lost));
     let Some(Listed { newest, prefix, record, .. }) = Listed::of(job, &of_others)? else { return Ok(()) };
     let place = if has_left(&record) { "where that directory is now" } else { "there, or set SCR_PREFIX" };
     job.report.notice(&format!(

@@ -35,7 +35,7 @@ pub(crate) struct PrefixState {
     /// The checkpoint that would be fetched first.
     pub(crate) first: Option<Candidate>,
     /// Whether somebody has made it current though newer ones are complete there.
-    pub(super) is_chosen: bool,
+    pub(crate) is_chosen: bool,
     /// The datasets that are complete.
     complete: Vec<Known>,
     /// The datasets that were purged from there.
@@ -106,11 +106,6 @@ impl PrefixState {
     pub(crate) fn good_names(&self) -> BTreeSet<Vec<u8>> {
         let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);
         good.map(|known| &known.name).chain(&self.of_other_ranks).cloned().collect()
-    }
-
-    /// Whether somebody has made a checkpoint before this one current.
-    pub(crate) fn has_chosen_before(&self, seq: Seq) -> bool {
-        self.is_chosen && self.first.as_ref().is_some_and(|first| first.seq < seq)
     }
 
     /// The names of those of all listed checkpoints that `is_meant`, whether a run can read them or not. Rank 0 alone knows those

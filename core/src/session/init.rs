@@ -182,7 +182,8 @@ impl Session {
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
         restart.report_passed_over(job, from.cache, in_prefix);
-        if !is_found || loaded < in_prefix.first.as_ref().map(|first| first.seq) {
+        let first = in_prefix.first.as_ref().map(|first| first.seq);
+        if !is_found || loaded < first {
             // What a run has not found it has looked for in its own prefix directory, and not where that was away.
             let is_there = || job.run.wait_for_prefix(job.files(), &job.prefix);
             job.on_first(is_there).doing("finding the checkpoint to restart from")?;
@@ -190,8 +191,8 @@ impl Session {
         if !is_found && job.params.get(&param::FETCH) && !job.purges_prefix() {
             left_whole.refuse(job)?;
         }
-        let is_chosen = |seq: Seq| in_prefix.has_chosen_before(seq) || restart.has_given_up(seq);
-        self.unread = in_prefix.listed_names(|seq| !is_found || loaded < Some(seq) && !is_chosen(seq));
+        let is_left = |seq| in_prefix.is_chosen && first < Some(seq) || restart.has_given_up(seq);
+        self.unread = in_prefix.listed_names(|seq| !is_found || loaded < Some(seq) && !is_left(seq));
         if !is_found {
             expect_all_read(job, &restart.unread)?;
         }
@@ -349,10 +350,8 @@ impl Session {
     fn find_what_survives(&mut self) -> Result<(), CommError> {
         let Self { job, cache, schemes, .. } = self;
         let is_own = |cached: &CachedDataset| !cached.is_of_other_ranks();
-        let survive = {
-            let own = cache.datasets().iter().filter(|cached| is_own(cached));
-            schemes.survive_now(job, cache, own.map(|cached| &cached.record))?
-        };
+        let own = cache.datasets().iter().filter(|cached| is_own(cached));
+        let survive = schemes.survive_now(job, cache, own.map(|cached| &cached.record))?;
         let datasets = cache.datasets_mut().iter_mut().filter(|cached| is_own(cached)).zip(survive);
         datasets.for_each(|(cached, survives)| cached.survives = Some(survives));
         let is_weak = |newest: &&CachedDataset| {

@@ -72,13 +72,8 @@ impl Liveness {
             }
         }
         let processes = processes(env, &variables)?;
-        Ok(Self {
-            listed,
-            env: env.clone(),
-            variables,
-            processes,
-            look_again_until: Instant::now() + Duration::from_secs(1),
-        })
+        let look_again_until = Instant::now() + Duration::from_secs(1);
+        Ok(Self { listed, env: env.clone(), variables, processes, look_again_until })
     }
 
     /// Why the folders of an allocation must stay, if they must.

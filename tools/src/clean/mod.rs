@@ -272,12 +272,7 @@ impl Search<'_> {
         let mut folders = Vec::new();
         for base in bases {
             let found = OwnedDir::find(&*self.env.files, base, Path::new(&user), uid);
-            let Some(parent) = found.unwrap_or_else(|error| {
-                self.refused.push(error);
-                None
-            }) else {
-                continue;
-            };
+            let Ok(Some(parent)) = found.map_err(|error| self.refused.push(error)) else { continue };
             let names = parent.files().list(parent.path());
             for name in names.or_cannot("list", parent.path())? {
                 let job_id = name.to_str().and_then(|name| name.strip_prefix("scr."));

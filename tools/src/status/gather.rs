@@ -227,11 +227,8 @@ impl Facts {
     /// The settings that keep a run from checkpoints.
     pub(super) fn by_bars(&self) -> String {
         let bars = joined(self.bars.iter().flatten().chain(self.spent.iter().map(|(_, why)| why)), " and ");
-        if bars.is_empty() {
-            bars
-        } else {
-            format!(" for a run with {bars}")
-        }
+        let bars = Some(bars).filter(|bars| !bars.is_empty());
+        bars.map_or_else(String::new, |bars| format!(" for a run with {bars}"))
     }
 
     /// Whether the next run may restart from it, as far as it depends on the restarts that have begun.
@@ -299,7 +296,7 @@ impl Facts {
 
     /// The datasets that the nodes have, if any node answers. Asks none elsewhere unless it `may_leave` the allocation.
     fn ask_nodes(&mut self, env: &Env, overrides: &Overrides, may_leave: bool) -> Option<Vec<Inspected>> {
-        let job = self.known(context(env, overrides, self.run.as_ref(), may_leave))??;
+        let job = self.known(job(env, overrides, self.run.as_ref(), may_leave))??;
         let down = || job.allocation.reported_down().unwrap_or_default();
         let (up, down) = up_and_down(&job.allocation, job.params.get(&param::NODE_NAME), down);
         let why = format!("did not answer: {} reports it down", job.allocation.manager.name);
@@ -374,17 +371,12 @@ fn state(runs: Option<bool>, halt: Option<&Halt>, run: Option<&LastRun>) -> Stat
 }
 
 /// The job to ask the nodes of: that of the allocation here, or else of the one that the last run has recorded.
-fn context(
-    env: &Env,
-    overrides: &Overrides,
-    run: Option<&LastRun>,
-    may_leave: bool,
-) -> Result<Option<JobContext>> {
+fn job(env: &Env, given: &Overrides, run: Option<&LastRun>, may_leave: bool) -> Result<Option<JobContext>> {
     let find = |env: Env, given: &Overrides| {
         let params = environment::params(&env);
         JobContext::find(env, params, given)
     };
-    let here = find(env.clone(), overrides);
+    let here = find(env.clone(), given);
     let Some(run) = run else { return here.context("the nodes of the job are not known").map(Some) };
     let is_its = |job: &JobContext| {
         let is_here =
@@ -399,7 +391,7 @@ fn context(
             let mut env = env.clone();
             let id = environment::as_setting(&run.job_id);
             env.variables.insert(param::JOB_ID.info().name.to_owned(), id);
-            find(env, &Overrides { nodes: Some(run.all_nodes()), ..overrides.clone() }).map(Some)
+            find(env, &Overrides { nodes: Some(run.all_nodes()), ..given.clone() }).map(Some)
         }
     }
 }

@@ -102,12 +102,7 @@ impl<'f> Judged<'f> {
 
     /// The cost of what may happen next: the loss of a node, or, to a job that does not run, the end of its allocation.
     pub(super) fn next_cost(&self, facts: &Facts) -> &Cost<'f> {
-        let [one_node, .., allocation] = &self.costs;
-        if facts.state.may_run() {
-            one_node
-        } else {
-            allocation
-        }
+        &self.costs[if facts.state.may_run() { 0 } else { LOSSES.len() - 1 }]
     }
 
     pub(super) fn of(facts: &'f Facts) -> Self {

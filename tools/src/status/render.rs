@@ -180,11 +180,7 @@ fn flushes(facts: &Facts) -> Option<String> {
 
 /// How many others there are, if there are any.
 fn more<T>(between: &str, others: &[T]) -> String {
-    if others.is_empty() {
-        String::new()
-    } else {
-        format!("{between}{} more", others.len())
-    }
+    others.first().map_or_else(String::new, |_| format!("{between}{} more", others.len()))
 }
 
 /// Once the job has died or finished, only a transport that outlives it goes on, and nobody says at which rate.
@@ -244,7 +240,8 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
         HaltDue::AfterCheckpoints(many) => after(halts, u64::try_from(*many).unwrap_or(0)),
         HaltDue::At(time) => format!("{halts} in {}", seconds(time.saturating_sub(facts.now).max(0))),
     });
-    let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
+    let save = facts.saves.split_first();
+    let save = save.map(|(first, others)| format!("`scr postrun' saves {first}{}", more(" and ", others)));
     let all = [save.filter(|_| facts.state.has_ended()), restart(facts, judged), checkpoint, flush, halt];
     let all: Vec<_> = all.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
@@ -259,12 +256,6 @@ fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     let is_due = (is_due || is_set) && !facts.is_index_unread && !halts;
     let to = judged.newest.map(|to| format!("a run restarts from {}", to.entry.name_text()));
     is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
-}
-
-/// The first of the names, and how many more.
-fn named(names: &[String]) -> Option<String> {
-    let (first, others) = names.split_first()?;
-    Some(first.clone() + &more(" and ", others))
 }
 
 fn last_error(facts: &Facts) -> Option<String> {
@@ -302,6 +293,8 @@ fn seconds(seconds: i64) -> String {
 pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     let run = facts.run.as_ref();
     let room = facts.nodes.iter().flat_map(|nodes| &nodes.room);
+    let shown = |held: Option<&Held>| held.map(|held| checkpoint_json(facts, held));
+    let others = facts.of_others.each_ref().map(Option::as_ref);
     let unusable = |is_unknown: bool| {
         let newest = facts.unusable.as_ref().map(|held| (held.entry.name_text(), &held.copy));
         let newest = newest.filter(|(_, copy)| matches!(copy, Copy::Unknown(_)) == is_unknown);
@@ -331,14 +324,11 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "also_runs": facts.others,
         "safe": judged.is_safe(),
         "protected": protection_json(judged),
-        "in_cache": facts.cached.first().map(|cached| checkpoint_json(facts, cached)),
+        "in_cache": shown(facts.cached.first()),
         "lost_in_cache": unusable(false),
         "unknown_in_cache": unusable(true),
-        "in_prefix": facts.saved.as_ref().map(|saved| checkpoint_json(facts, saved)),
-        "of_other_ranks": {
-            "in_cache": facts.of_others[0].as_ref().map(|other| checkpoint_json(facts, other)),
-            "in_prefix": facts.of_others[1].as_ref().map(|other| checkpoint_json(facts, other)),
-        },
+        "in_prefix": shown(facts.saved.as_ref()),
+        "of_other_ranks": { "in_cache": shown(others[0]), "in_prefix": shown(others[1]) },
         "bypass": facts.is_bypass,
         "postrun": { "saves": facts.saves },
         "costs": judged.costs,

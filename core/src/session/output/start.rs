@@ -57,9 +57,9 @@ impl Session {
         if let Some(name) = name {
             self.protect_earlier(name)?;
             if self.unread.remove(name) {
+                let name = String::from_utf8_lossy(name);
                 self.job.report.warn(&format!(
-                    "the new checkpoint `{}' takes the place of one that could not be read",
-                    String::from_utf8_lossy(name)
+                    "the new checkpoint `{name}' takes the place of one that could not be read"
                 ));
             }
         }
