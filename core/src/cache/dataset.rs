@@ -103,7 +103,7 @@ impl CachedDataset {
     pub(super) fn list_in(&self, flush: &mut FlushFile) {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
-        let (is_local, survives) = (self.is_local(), self.survives_now());
+        let (is_local, survives) = (self.is_local(), self.survives_in_cache());
         let damage = self.is_refused().then(|| REFUSED.to_owned());
         let kept =
             InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage };
@@ -167,12 +167,14 @@ impl CachedDataset {
         self.record.files.iter().map(share).fold(redundancy, u64::saturating_add)
     }
 
-    /// How many nodes may be lost now, where that is known.
+    /// The losses that it survives now, where that is known.
     pub(crate) fn survives_now(&self) -> Option<Survives> {
-        if self.is_local() {
-            return Some(Survives::Nodes(0));
-        }
-        self.survives
+        self.prefix.is_whole().then_some(Survives::All).or_else(|| self.survives_in_cache())
+    }
+
+    /// The losses that its copy in cache survives.
+    fn survives_in_cache(&self) -> Option<Survives> {
+        self.is_local().then_some(Survives::Nodes(0)).or(self.survives)
     }
 
     /// Whether it is complete and its scheme has not protected it yet.

@@ -39,7 +39,7 @@ pub use late_ranks::LateRanks;
 use crate::cache::loss::{written_late, Late, Loss};
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
-use crate::cache::Cache;
+use crate::cache::{Cache, CachedDataset};
 use crate::delete::slide_window;
 use crate::flush::{FlushSite, Flushes};
 use crate::halt::HaltConditions;
@@ -193,12 +193,8 @@ impl Session {
         let Some(metrics) = metrics.as_mut().filter(|metrics| !is_running || metrics.is_due(job)) else {
             return;
         };
-        let survives =
-            newest_cached(job, cache, |_| true).and_then(|newest| match newest.prefix.is_whole() {
-                true => Some(Survives::All),
-                false => newest.survives_now(),
-            });
-        let survives = survives.map(|survives| match survives {
+        let newest = newest_cached(job, cache, |_| true);
+        let survives = newest.and_then(CachedDataset::survives_now).map(|survives| match survives {
             Survives::Nodes(nodes) => u64::from(nodes),
             Survives::All => job.nodes.count() as u64,
         });
