@@ -216,6 +216,7 @@ impl Session {
         let mut in_prefix = PrefixState::read(&self.job)?;
         if purge {
             rebuild::purge(&self.job, &self.cache, Some(&in_prefix))?;
+            in_prefix.flush = None;
         }
         let Self { job, cache, schemes, .. } = &*self;
         let is_dropped = |dataset: &_| in_prefix.withdrawn(dataset) == Some(Withdrawal::Removed);

@@ -66,6 +66,21 @@ fn nobody_calls_those_unreadable_that_the_user_has_gone_back_over() {
     }
 }
 
+/// It was named as one that could not be read.
+#[test]
+fn nobody_calls_those_unreadable_that_the_user_has_purged() {
+    let mut world = job().set("SCR_FLUSH", "2");
+    checkpoints(&world, 1..=3);
+    world.put("SCR_CACHE_PURGE", "1");
+    let run = world.run(|application| {
+        let restarted = application.restart(some);
+        application.checkpoint(3, some).unwrap();
+        restarted
+    });
+    run.all_gave(&Some(2));
+    assert!(!run.has_line_with("could not be read"), "{:?}", run.lines);
+}
+
 /// It came back as the current one once a flush under way had ended, or from cache in the next run.
 #[test]
 fn a_dropped_checkpoint_comes_back_neither_from_cache_nor_by_a_flush_under_way() {
