@@ -7,7 +7,6 @@
  */
 #include "scr.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +22,9 @@ int scr_config_with_code(const char *line, char **value);
 /* SCR_Init_comm and SCR_Recover with a handle as Fortran has it, for these interfaces alone. */
 int scr_init_comm_of_fortran(int comm);
 int scr_recover_of_fortran(int newcomm);
+
+/* Fails, and says that a variable of Fortran is too short for the answer of `call`. */
+int scr_refuse_short(const char *call, size_t needed, size_t length);
 
 /* ---- Strings ---- */
 
@@ -46,13 +48,8 @@ static int write_text(const char *call, const char *name, char *text, size_t len
     const size_t needed = strlen(name);
 
     memset(text, ' ', length);
-    if (needed > length) {
-        fprintf(stderr,
-                "SCR ERROR: %s: the answer has %zu characters and the variable for it %zu; "
-                "declare it as CHARACTER(LEN=SCR_MAX_FILENAME)\n",
-                call, needed, length);
-        return SCR_ERR_ARGUMENT;
-    }
+    if (needed > length)
+        return scr_refuse_short(call, needed, length);
     memcpy(text, name, needed);
     return SCR_SUCCESS;
 }
@@ -103,7 +100,7 @@ SUBROUTINE(scr_config, (const char *config, char *val, int *ierror, size_t confi
     line[config_length] = '\0';
     *ierror = scr_config_with_code(line, &value);
     if (value != NULL)
-        *ierror = write_text("SCR_CONFIG", value, val, val_length);
+        *ierror = write_text("SCR_Config", value, val, val_length);
     else if (*ierror == SCR_SUCCESS && strchr(line, '=') == NULL)
         *ierror = SCR_FAILURE;
     free(value);
@@ -118,7 +115,7 @@ SUBROUTINE(scr_route_file, (const char *name, char *file, int *ierror, size_t na
 
     /* Without a running SCR the call fails and gives the name, for programs that do not look at ierror. */
     *ierror = SCR_Route_file(read_text(name, name_length, given), path);
-    *ierror = first_of(*ierror, write_text("SCR_ROUTE_FILE", path, file, file_length));
+    *ierror = first_of(*ierror, write_text("SCR_Route_file", path, file, file_length));
 }
 
 /* ---- Checkpoints and output ---- */
@@ -157,7 +154,7 @@ SUBROUTINE(scr_have_restart, (int *flag, char *name, int *ierror, size_t name_le
     char found[SCR_MAX_FILENAME] = "";
 
     *ierror = SCR_Have_restart(flag, found);
-    *ierror = first_of(*ierror, write_text("SCR_HAVE_RESTART", found, name, name_length));
+    *ierror = first_of(*ierror, write_text("SCR_Have_restart", found, name, name_length));
     if (*ierror != SCR_SUCCESS)
         *flag = 0;
 }
@@ -169,7 +166,7 @@ SUBROUTINE(scr_start_restart, (char *name, int *ierror, size_t name_length))
 
     /* Whether the name fits is clear before the phase begins: one that began in a call that failed would stay open. */
     *ierror = SCR_Have_restart(&flag, found);
-    *ierror = first_of(*ierror, write_text("SCR_START_RESTART", found, name, name_length));
+    *ierror = first_of(*ierror, write_text("SCR_Start_restart", found, name, name_length));
     if (*ierror == SCR_SUCCESS)
         *ierror = SCR_Start_restart(NULL);
 }
@@ -190,7 +187,7 @@ SUBROUTINE(scr_restart_file, (const int *rank, const int *i, char *name, int *ie
     char found[SCR_MAX_FILENAME] = "";
 
     *ierror = SCR_Restart_file(*rank, *i - 1, found);
-    *ierror = first_of(*ierror, write_text("SCR_RESTART_FILE", found, name, name_length));
+    *ierror = first_of(*ierror, write_text("SCR_Restart_file", found, name, name_length));
 }
 
 SUBROUTINE(scr_complete_restart, (const int *valid, int *ierror))
@@ -225,7 +222,7 @@ SUBROUTINE(scr_delete, (const char *name, int *ierror, size_t name_length))
 
 SUBROUTINE(scr_get_version, (char *version, int *ierror, size_t version_length))
 {
-    *ierror = write_text("SCR_GET_VERSION", SCR_Get_version(), version, version_length);
+    *ierror = write_text("SCR_Get_version", SCR_Get_version(), version, version_length);
 }
 
 SUBROUTINE(scr_should_exit, (int *flag, int *ierror))

@@ -18,7 +18,7 @@ use scr_comm::{Comm, Rank};
 use scr_config::param::AppConfig;
 use scr_core::session::{Error as SessionError, LateRanks, OutputFlags, Session};
 use scr_mpi::MpiComm;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, CStr};
 use std::rc::Rc;
 
 const FLAG_CHECKPOINT: c_int = 1;
@@ -52,6 +52,20 @@ pub extern "C" fn SCR_Recover(newcomm: mpi::ffi::MPI_Comm) -> c_int {
 #[no_mangle]
 pub extern "C" fn scr_recover_of_fortran(newcomm: c_int) -> c_int {
     start(RECOVER, Session::recover, || mpi_library::of_fortran(newcomm))
+}
+
+/// Refuses the variable of Fortran for the answer of a call, which is too short, for the interface for that language.
+///
+/// # Safety
+/// `call` points to a null-terminated string that stays.
+#[no_mangle]
+pub unsafe extern "C" fn scr_refuse_short(call: *const c_char, needed: usize, length: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    let call = unsafe { CStr::from_ptr(call) }.to_str().unwrap_or_default();
+    let text = format!(
+        "the answer has {needed} characters and the variable for it {length}; declare it as CHARACTER(LEN=SCR_MAX_FILENAME)"
+    );
+    entry(call, |_| Err(Failure::Said(Code::Argument, text)))
 }
 
 const RECOVER: &str = "SCR_Recover";

@@ -48,6 +48,8 @@ program misuse
     flag = 1
     call scr_have_restart(flag, short, ierror)
     if (ierror == SCR_ERR_ARGUMENT .and. flag == 0) print '(a)', 'a short variable has no answer'
+    call scr_last_error(path)
+    if (index(path, 'SCR_Have_restart: the answer has 6 characters') == 1) print '(a)', 'for a reason that is kept'
     call scr_start_restart(short, ierror)
     if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'and begins no restart'
     call scr_start_restart(value, ierror)

@@ -35,8 +35,8 @@ const FUNCTIONS: [&str; 24] = [
 ];
 
 /// Further functions, for the interfaces for other languages.
-const FOR_LANGUAGES: [&str; 3] =
-    ["scr_config_with_code", "scr_init_comm_of_fortran", "scr_recover_of_fortran"];
+const FOR_LANGUAGES: [&str; 4] =
+    ["scr_config_with_code", "scr_init_comm_of_fortran", "scr_recover_of_fortran", "scr_refuse_short"];
 
 /// An application closes all that scr keeps open, and opens files and folders until they have the same numbers. It waits until
 /// scr has opened `later`.

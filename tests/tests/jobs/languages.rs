@@ -180,6 +180,8 @@ on_any_mpi! {
             let source = std::fs::read_to_string(repository().join("tests/programs/misuse.f90")).unwrap();
             let expected = source.lines().filter_map(|line| line.split_once("print '(a)', '")?.1.strip_suffix('\''));
             expected.for_each(|line| assert!(run.prints_line(line), "{line}"));
+            let words = ["ERROR: rank 0 on n", ": SCR_Have_restart: the answer has 6 characters and the variable for it 3;", " [SCR-722]"];
+            assert!(run.lines().any(|line| words.iter().all(|word| line.contains(word))), "no {words:?}");
         });
     }
 
