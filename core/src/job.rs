@@ -106,16 +106,16 @@ impl Job {
         // Rank 0 reads files and environment for all.
         let raw = broadcast_value(&*comm, (comm.rank() == Rank(0)).then(|| Settings::load(&env, app)))?;
         let (params, mut problems) = Params::resolve(&raw, &env);
-        let mut wrong = Vec::new();
-        let built = is_used(&params).then(|| descriptors(&env, &params, &mut problems, &mut wrong));
+        let built = is_used(&params).then(|| descriptors(&env, &params, &mut problems));
         if built.is_some() {
             problems.extend(check_interface(&env, &params));
             problems.extend(other_requests(&*comm, app)?);
         }
         let node = params.get(&param::NODE_NAME);
         let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
-        wrong.extend(warn_of(problems, &params, &report));
-        let built = ConfigError::unless(wrong, built.ok_or(Error::Disabled)?);
+        let wrong = warn_of(problems, &params, &report);
+        let (built, fatal) = built.ok_or(Error::Disabled)?;
+        let built = ConfigError::unless([fatal, wrong].concat(), built);
         if launched == 1 && !comm.is_spawned() {
             launcher::expect_alone(&env)?;
         }
@@ -595,18 +595,14 @@ fn other_requests(comm: &dyn Comm, app: &AppConfig) -> Result<Option<Problem>, C
     Ok(differing.map(|what| Problem::new(&Origin::Application, what)))
 }
 
-/// The descriptors, as far as they can be made, with what a run and whoever checks settings before it say of them.
-pub fn descriptors(
-    env: &Env,
-    params: &Params,
-    problems: &mut Vec<Problem>,
-    fatal: &mut Vec<Problem>,
-) -> Descriptors {
-    let descriptors = Descriptors::of_what_is_good(params, problems, fatal);
+/// The descriptors, as far as they can be made, and what keeps a run from using them. `problems` gets what both a run and whoever
+/// checks settings before it say.
+pub fn descriptors(env: &Env, params: &Params, problems: &mut Vec<Problem>) -> (Descriptors, Vec<Problem>) {
+    let (descriptors, fatal) = Descriptors::of_what_is_good(params, problems);
     problems.extend(cautions(params, &descriptors));
     problems.extend(check_logger(params));
     problems.extend(past_end(env, params));
-    descriptors
+    (descriptors, fatal)
 }
 
 /// An end of the allocation that is a length of time, or of an earlier allocation. That of a resource manager may have been changed.

@@ -42,22 +42,17 @@ static const char *read_text(const char *text, size_t length, char *name)
     return name;
 }
 
-/* Copies `name` to `text` and fills it up with blanks. Fails where it does not fit; `text` is blank then. */
-static int write_text(const char *call, const char *name, char *text, size_t length)
+/* Copies `name` to `text` and fills it up with blanks. Fails where it does not fit, and `text` is blank then; a call that has
+ * failed before keeps its code. */
+static void write_text(int *ierror, const char *call, const char *name, char *text, size_t length)
 {
     const size_t needed = strlen(name);
 
     memset(text, ' ', length);
-    if (needed > length)
-        return scr_refuse_short(call, needed, length);
-    memcpy(text, name, needed);
-    return SCR_SUCCESS;
-}
-
-/* The first failure counts. */
-static int first_of(int one, int other)
-{
-    return one != SCR_SUCCESS ? one : other;
+    if (needed <= length)
+        memcpy(text, name, needed);
+    else if (*ierror == SCR_SUCCESS)
+        *ierror = scr_refuse_short(call, needed, length);
 }
 
 /* ---- Start and end ---- */
@@ -100,7 +95,7 @@ SUBROUTINE(scr_config, (const char *config, char *val, int *ierror, size_t confi
     line[config_length] = '\0';
     *ierror = scr_config_with_code(line, &value);
     if (value != NULL)
-        *ierror = write_text("SCR_Config", value, val, val_length);
+        write_text(ierror, "SCR_Config", value, val, val_length);
     else if (*ierror == SCR_SUCCESS && strchr(line, '=') == NULL)
         *ierror = SCR_FAILURE;
     free(value);
@@ -115,7 +110,7 @@ SUBROUTINE(scr_route_file, (const char *name, char *file, int *ierror, size_t na
 
     /* Without a running SCR the call fails and gives the name, for programs that do not look at ierror. */
     *ierror = SCR_Route_file(read_text(name, name_length, given), path);
-    *ierror = first_of(*ierror, write_text("SCR_Route_file", path, file, file_length));
+    write_text(ierror, "SCR_Route_file", path, file, file_length);
 }
 
 /* ---- Checkpoints and output ---- */
@@ -154,7 +149,7 @@ SUBROUTINE(scr_have_restart, (int *flag, char *name, int *ierror, size_t name_le
     char found[SCR_MAX_FILENAME] = "";
 
     *ierror = SCR_Have_restart(flag, found);
-    *ierror = first_of(*ierror, write_text("SCR_Have_restart", found, name, name_length));
+    write_text(ierror, "SCR_Have_restart", found, name, name_length);
     if (*ierror != SCR_SUCCESS)
         *flag = 0;
 }
@@ -166,7 +161,7 @@ SUBROUTINE(scr_start_restart, (char *name, int *ierror, size_t name_length))
 
     /* Whether the name fits is clear before the phase begins: one that began in a call that failed would stay open. */
     *ierror = SCR_Have_restart(&flag, found);
-    *ierror = first_of(*ierror, write_text("SCR_Start_restart", found, name, name_length));
+    write_text(ierror, "SCR_Start_restart", found, name, name_length);
     if (*ierror == SCR_SUCCESS)
         *ierror = SCR_Start_restart(NULL);
 }
@@ -187,7 +182,7 @@ SUBROUTINE(scr_restart_file, (const int *rank, const int *i, char *name, int *ie
     char found[SCR_MAX_FILENAME] = "";
 
     *ierror = SCR_Restart_file(*rank, *i - 1, found);
-    *ierror = first_of(*ierror, write_text("SCR_Restart_file", found, name, name_length));
+    write_text(ierror, "SCR_Restart_file", found, name, name_length);
 }
 
 SUBROUTINE(scr_complete_restart, (const int *valid, int *ierror))
@@ -222,7 +217,8 @@ SUBROUTINE(scr_delete, (const char *name, int *ierror, size_t name_length))
 
 SUBROUTINE(scr_get_version, (char *version, int *ierror, size_t version_length))
 {
-    *ierror = write_text("SCR_Get_version", SCR_Get_version(), version, version_length);
+    *ierror = SCR_SUCCESS;
+    write_text(ierror, "SCR_Get_version", SCR_Get_version(), version, version_length);
 }
 
 SUBROUTINE(scr_should_exit, (int *flag, int *ierror))

@@ -55,10 +55,8 @@ impl Schemes {
             let problems = check_plugins(&schemes.plugins.host, &job.params, &job.descriptors, &mut wrong);
             wrong.extend(warn_of(problems, &job.params, &job.report));
         }
-        job.agree(ConfigError::unless(wrong, ())).or_else(|error| {
-            let why = error.agreed()?;
-            Err(Error::Config(why.to_string()))
-        })?;
+        let agreed = job.agree(ConfigError::unless(wrong, ()));
+        agreed.or_else(|error| Err(Error::Config(error.agreed()?.to_string())))?;
         Ok(schemes)
     }
 

@@ -90,11 +90,6 @@ impl Finding {
         self.effect != Effect::None
     }
 
-    /// File and line, for an order in which people fix things.
-    fn place(&self) -> Option<(&Path, u32)> {
-        self.problem.origin.place().map(|place| (&*place.file, place.line))
-    }
-
     fn text(&self) -> String {
         match self.effect {
             Effect::None => format!("{} (note)", self.problem),
@@ -150,35 +145,34 @@ impl Configuration {
     /// The configuration of these settings. The manifests of plugins are read, their libraries are not opened.
     fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
-        let mut fatal = Vec::new();
-        let descriptors = descriptors(env, &params, &mut problems, &mut fatal);
+        let (descriptors, mut fatal) = descriptors(env, &params, &mut problems);
         problems.extend(hostlist::check(&params));
-        let (stops, ignored): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::stops);
-        fatal.extend(stops);
-        let mut findings = Vec::new();
-        let mut add = |effect: Effect, problems: Vec<Problem>| {
-            findings.extend(problems.into_iter().map(|problem| Finding { problem, effect }));
-        };
-        add(Effect::Ignored, ignored);
-        let is_good = fatal.is_empty();
-        let host = PluginHost::configured(env, &params);
-        let ignored = check_plugins(&host, &params, &descriptors, &mut fatal);
-        add(Effect::Stops, fatal);
-        add(Effect::Ignored, ignored);
         // Settings that are valid and probably unwanted.
-        add(Effect::Ignored, readable_password(&params).into_iter().collect());
-        let (effect, info, nodes) = match params.get(&param::NODELIST) {
+        problems.extend(readable_password(&params));
+        let mut notes = missing_folders(&params);
+        notes.extend(check_interface(env, &params));
+        let (list, info, nodes) = match params.get(&param::NODELIST) {
             Some(list) => {
-                (Effect::Ignored, param::NODELIST.info(), hostlist::expand(&list).unwrap_or_default())
+                (&mut problems, param::NODELIST.info(), hostlist::expand(&list).unwrap_or_default())
             }
-            None => (Effect::None, param::NODE_NAME.info(), vec![params.get(&param::NODE_NAME)]),
+            None => (&mut notes, param::NODE_NAME.info(), vec![params.get(&param::NODE_NAME)]),
         };
         let origin = params.named(info.name).map_or(&Origin::Default, |named| &named.origin);
         let why = nodes_without_groups(&descriptors, &nodes).into_iter();
-        add(effect, why.map(|why| problem(origin, info.name, &why)).collect());
-        add(Effect::None, missing_folders(&params));
-        add(Effect::None, check_interface(env, &params).into_iter().collect());
-        findings.sort_by(|one, other| one.place().cmp(&other.place()));
+        list.extend(why.map(|why| problem(origin, info.name, &why)));
+        fatal.extend(problems.extract_if(.., |problem| problem.stops()));
+        let is_good = fatal.is_empty();
+        problems.extend(check_plugins(
+            &PluginHost::configured(env, &params),
+            &params,
+            &descriptors,
+            &mut fatal,
+        ));
+        let all = [(Effect::Stops, fatal), (Effect::Ignored, problems), (Effect::None, notes)].into_iter();
+        let mut findings: Vec<_> = all
+            .flat_map(|(effect, all)| all.into_iter().map(move |problem| Finding { problem, effect }))
+            .collect();
+        findings.sort_by(|one, other| one.problem.origin.place().cmp(&other.problem.origin.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
     }
 }

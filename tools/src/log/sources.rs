@@ -31,13 +31,10 @@ pub(crate) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEn
         let note = format!("there is no log at {}: no job has written one", newer.display());
         return Ok(LogEntries { notes: vec![note], ..all });
     }
-    if exact > 0 && all.entries.len() > exact {
-        let classic = all.entries.split_off(exact);
-        let known: HashSet<_> = all.entries.iter().map(identity).collect();
-        let new: Vec<_> = classic.into_iter().filter(|entry| !known.contains(&identity(entry))).collect();
-        drop(known);
-        all.entries.extend(new);
-    }
+    let mut classic = all.entries.split_off(exact);
+    let known: HashSet<_> = all.entries.iter().map(identity).collect();
+    classic.retain(|entry| !known.contains(&identity(entry)));
+    all.entries.extend(classic);
     // Entries of one second stay in their order.
     all.entries.sort_by_key(|entry| entry.micros);
     Ok(all.matching(query))

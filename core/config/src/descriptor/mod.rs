@@ -48,19 +48,19 @@ impl Descriptors {
     /// # Errors
     /// Fatal problems: a group or a store that is not described, or no descriptor for every checkpoint.
     pub fn build(params: &Params, problems: &mut Vec<Problem>) -> Result<Self, ConfigError> {
-        let mut fatal = Vec::new();
-        let descriptors = Self::of_what_is_good(params, problems, &mut fatal);
+        let (descriptors, fatal) = Self::of_what_is_good(params, problems);
         ConfigError::unless(fatal, descriptors)
     }
 
-    /// Makes the descriptors as far as possible, so that all the rest can be checked too. No run may use them where
-    /// anything is `fatal`.
-    pub fn of_what_is_good(params: &Params, problems: &mut Vec<Problem>, fatal: &mut Vec<Problem>) -> Self {
+    /// Makes the descriptors as far as possible, so that all the rest can be checked too, and gives what keeps a run from using
+    /// them.
+    pub fn of_what_is_good(params: &Params, problems: &mut Vec<Problem>) -> (Self, Vec<Problem>) {
+        let mut fatal = Vec::new();
         let groups = Groups::build(params, problems);
-        let stores = store::build(params, &groups, problems, fatal);
+        let stores = store::build(params, &groups, problems, &mut fatal);
         let control = store::control(params);
-        let redundancy = redundancy::build(params, &groups, &stores, problems, fatal);
-        Self { groups, stores, control, redundancy }
+        let redundancy = redundancy::build(params, &groups, &stores, problems, &mut fatal);
+        (Self { groups, stores, control, redundancy }, fatal)
     }
 
     /// Whether every dataset goes straight to the prefix directory.

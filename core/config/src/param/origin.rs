@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A line of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileLine {
     /// Which file.
     #[serde(with = "as_os_str")]

@@ -23,7 +23,7 @@ pub struct Problem {
 
 /// Puts problems into the order in which people look for them: first those of no file, then file by file and line by line.
 pub fn sort(problems: &mut [Problem]) {
-    problems.sort_by_key(|problem| problem.origin.place().map(|place| (place.file.clone(), place.line)));
+    problems.sort_by(|one, other| one.origin.place().cmp(&other.origin.place()));
 }
 
 /// The fault of a configuration with which the run cannot continue.
