@@ -48,13 +48,11 @@ fn nobody_calls_those_unreadable_that_the_user_has_gone_back_over() {
         let mut world = job();
         checkpoints(&world, 1..=3);
         lose_all(&world);
-        match is_wish {
-            true => world.put("SCR_CURRENT", "ckpt.1"),
-            false => {
-                _ = Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| {
-                    assert!(index.set_current(b"ckpt.1"));
-                })
-            }
+        if is_wish {
+            world.put("SCR_CURRENT", "ckpt.1");
+        } else {
+            let choose = |index: &mut Index| assert!(index.set_current(b"ckpt.1"));
+            Index::update(&RealFiles, &Prefix::new(world.prefix()), choose).unwrap();
         }
         let run = world.run(|application| {
             let restarted = application.restart(some);
