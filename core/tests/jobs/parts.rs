@@ -56,7 +56,7 @@ fn parts_of_a_launch_restart_from_their_own_checkpoints_and_a_lost_node_costs_on
         application.checkpoint(step + 3, some).unwrap();
         application.finalize().unwrap();
     });
-    let rebuilds = |lines: &String| lines.contains("with XOR");
+    let rebuilds = |lines: &String| lines.contains("rebuilding");
     assert!(rebuilds(&said[0]) && rebuilds(&said[1]) && !rebuilds(&said[2]), "{}", said.join("\n\n"));
     assert!(!said.iter().any(|lines| lines.contains("ERROR")), "{}", said.join("\n\n"));
 }
