@@ -133,7 +133,7 @@ pub enum CommError {
     #[error("deadlock: {who}")]
     Deadlock { who: String },
     /// A message was longer or shorter than agreed.
-    #[error("rank {from} sent {found} bytes where {expected} were agreed (tag {tag})")]
+    #[error("rank {from} sent {found} bytes where {expected} were agreed (tag {tag}): do all ranks make the same calls?")]
     WrongLength { from: Rank, found: usize, expected: usize, tag: u16 },
     /// A rank that is not there was named.
     #[error("there is no rank {rank} among {size}")]

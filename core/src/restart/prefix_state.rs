@@ -350,7 +350,7 @@ impl Restart {
             in_prefix.complete.iter().filter(|known| known.checkpoint && known.failed && !known.superseded);
         let failed = failed.filter(is_kept).map(|Known { seq, name, .. }| {
             let cure = format!("`scr index --build {}' compares them and lists it again", seq.id);
-            let why = format!("an earlier run found it damaged. If its files are back, {cure}");
+            let why = format!("it was found damaged. If its files are back, {cure}");
             (*seq, String::from_utf8_lossy(name).into_owned(), why)
         });
         // It has been said why one in cache is not read in the prefix directory, and if there is none the run does not begin.

@@ -2,6 +2,7 @@
 
 use super::{Error, Retry, Session};
 use crate::flush::Flushes;
+use crate::holdings::Holding;
 use crate::log::Figures;
 use scr_comm::collective::{all_reduce, Op};
 use scr_config::param;
@@ -37,7 +38,7 @@ impl Session {
     pub fn finalize(mut self) -> Result<(), Error> {
         let _call = self.begin_call("SCR_Finalize");
         let flushed = self.flush_all();
-        if flushed.is_err() {
+        if flushed.is_err() && self.cache.holdings().iter().any(Holding::is_unflushed) {
             self.job.report.error(
                 "what could not be flushed is lost with the allocation: fix the cause, and save what is in cache on the nodes with \
                  `scr postrun' before the allocation ends",

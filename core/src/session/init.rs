@@ -363,7 +363,7 @@ impl Session {
         // It has a scheme, which cannot be used, or the ranks run so that it would be lost with a node.
         if let Some(newest) = newest_cached(job, cache, |_| true).filter(is_weak) {
             let why = match schemes.plugins.scheme(job, &newest.record.protection) {
-                Ok(_) => "ranks that would protect each other run on one node".to_owned(),
+                Ok(_) => "some ranks have none on another node that protects them".to_owned(),
                 Err(error) => error.agreed()?.to_string(),
             };
             job.report.warn(&format!(

@@ -53,6 +53,16 @@ fn with_evict_before_the_old_dataset_leaves_first_with_one_message() {
     });
     assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
     world.run(|application| application.restart(some)).all_gave(&Some(3));
+    // Nobody said which checkpoint was lost with the one that failed.
+    let failed = world.run(|application| {
+        for step in 4..=5 {
+            application.write(step, some).unwrap();
+            application.session().complete_output(false).unwrap_err();
+        }
+    });
+    let lost = |line: &&String| line.contains("ERROR") && line.contains("had left the cache for it");
+    let lost: Vec<_> = failed.lines.iter().filter(lost).collect();
+    assert!(matches!(&*lost, [lost] if lost.contains("`ckpt.3', which was in cache only")), "{lost:?}");
 }
 
 #[test]

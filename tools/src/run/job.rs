@@ -46,6 +46,7 @@ impl<'a> Job<'a> {
         pause: Option<Duration>,
     ) -> Result<Self> {
         let JobContext { env, params, prefix, allocation, manifests } = &facts;
+        let excluded = excluded(allocation, params)?;
         if allocation.is_here_alone() {
             let of_nodes = [param::MIN_NODES.info(), param::EXCLUDE_NODES.info()].into_iter();
             for info in of_nodes.filter(|info| params.named(info.name).is_some_and(Parameter::is_set)) {
@@ -67,7 +68,7 @@ impl<'a> Job<'a> {
             ));
         }
         Ok(Self {
-            excluded: excluded(allocation, params)?,
+            excluded,
             log: Log::of_command(env, params, "scr run", prefix),
             launcher,
             pause: pause.unwrap_or_else(|| Duration::from_secs(allocation.manager.pause)),

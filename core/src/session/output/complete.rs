@@ -266,6 +266,11 @@ impl Session {
             self.last_checkpoint -= 1;
             self.times.failed();
         }
+        if let Some(left) = &output.made_room {
+            self.job
+                .report
+                .error(&format!("`{left}', which was in cache only, had left the cache for it and is lost"));
+        }
         self.give_files_back(output);
         output.remove(&self.job, &self.cache);
         Ok(())

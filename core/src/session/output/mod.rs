@@ -53,6 +53,8 @@ pub(super) struct Output {
     is_older_at_risk: bool,
     /// The older datasets whose files it has been given.
     given: FilesGiven,
+    /// The checkpoint that has left the cache for it, and lies nowhere else.
+    made_room: Option<String>,
     /// How many nodes may be lost once it is complete.
     survives: Option<Survives>,
     /// Place of the store in the cache.
@@ -81,6 +83,7 @@ impl Output {
             may_replace: false,
             is_older_at_risk: false,
             given: FilesGiven::default(),
+            made_room: None,
             survives: None,
             started: Duration::ZERO,
             sent: Traffic::default(),

@@ -2,11 +2,12 @@
 
 use super::{events, Output};
 use crate::cache::record::RankRecord;
-use crate::cache::{Cache, CachedDataset, Crowded};
+use crate::cache::{Cache, CachedDataset, CheckpointId, Crowded};
 use crate::error::Doing as _;
 use crate::flush::Flushes;
 use crate::job::{Job, Said};
 use crate::redundancy::schemes::Schemes;
+use crate::restart::newest_cached;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
 use scr_comm::collective::{all_reduce, first_rank, Op};
@@ -65,7 +66,13 @@ impl Session {
         }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
+        let is_only =
+            |cached: &CachedDataset| cached.holding().is_unflushed() && !cached.record.protection.bypass;
+        let only_copy = newest_cached(&self.job, &self.cache, is_only);
+        let only_copy = only_copy.map(CachedDataset::checkpoint);
         let has_room = self.find_room(store, crowded, agreed.crowded)?;
+        let has_left = |copy: &CheckpointId| self.cache.dataset(copy.id).is_none();
+        let made_room = only_copy.filter(has_left).map(|left| left.name_text());
         let is_known = || self.running.expect_known();
         let begun = self.cache.begin(&self.job, &mut record, is_known, |record, id| {
             (record.dataset.id, record.cache_id) = (id, id);
@@ -94,7 +101,8 @@ impl Session {
         }
         // Without the older one, which had to leave, nothing would be protected meanwhile.
         let behind = wants_behind && has_room;
-        let output = Output { flags, behind, is_older_at_risk, survives, started, sent, ready, ..output };
+        let output =
+            Output { made_room, flags, behind, is_older_at_risk, survives, started, sent, ready, ..output };
         self.phase = Phase::Output(Box::new(output));
         Ok(())
     }
