@@ -22,7 +22,7 @@ use crate::cache::loss::Loss;
 use crate::cache::node_dir;
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
-use crate::cache::record::{DatasetKey, RankRecord};
+use crate::cache::record::{DatasetKey, FileRecord, RankRecord};
 use crate::cache::stale::StalePart;
 use crate::cache::verify::{PartFiles, Verified};
 use crate::cache::{Cache, CachedDataset};
@@ -391,10 +391,15 @@ fn report_other_release(job: &Job, parts: &[LocalPart]) -> Result<Vec<u64>, Comm
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
 fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<bool, CommError> {
     let Some(listed) = Listed::of(job, replaced)? else { return Ok(false) };
-    let fate = if listed.record.protection.bypass {
-        "Its files are not in cache but in place: `scr index --import' makes a dataset of them"
-    } else {
-        "Its remains leave the cache once a new checkpoint is complete: put the directory back before"
+    let is_here = |file: &FileRecord| job.files().status(&job.prefix.file(&file.name)).is_ok();
+    let fate = match listed.record.protection.bypass {
+        true if listed.record.files.iter().any(is_here) => {
+            "Its files are not in cache but in place: `scr index --import' makes a dataset of them"
+        }
+        true => "Its files are not here: to restart from it, put that directory back",
+        false => {
+            "Its remains leave the cache once a new checkpoint is complete: put the directory back before"
+        }
     };
     let (belonging, own) = (listed.belonging, job.prefix.dir().display());
     job.report.warn(&format!(

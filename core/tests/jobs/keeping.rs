@@ -680,10 +680,15 @@ fn an_application_that_does_not_ask_for_its_checkpoint_is_told_before_it_writes(
 /// What its own records say is gone, and the cache knows the path.
 #[test]
 fn a_run_over_a_cache_whose_records_were_removed_begins_only_without_the_wish_to_restart() {
-    for (bypass, fate) in [("0", "leave the cache once"), ("1", "Its files are not in cache but in place")] {
+    for (bypass, removed, fate) in [
+        ("0", ".scr", "leave the cache once"),
+        ("1", ".scr", "Its files are not in cache but in place"),
+        ("1", "", "Its files are not here"),
+    ] {
         let mut world = job().set("SCR_CACHE_BYPASS", bypass);
         world.run(|application| application.checkpoint(1, some).unwrap());
-        std::fs::remove_dir_all(world.prefix().join(".scr")).unwrap();
+        std::fs::remove_dir_all(world.prefix().join(removed)).unwrap();
+        std::fs::create_dir_all(world.prefix()).unwrap();
         world.put("SCR_REQUIRE_RESTART", "1");
         let refused = world.try_run(|application| application.err().unwrap().to_string());
         let why = "they belong to another prefix directory";
