@@ -39,7 +39,7 @@ use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, barrier, Op};
 use scr_comm::{Comm, CommError, Rank};
 use scr_config::param::{self, Origin, Params};
-use scr_prefix::{DatasetDescriptor, Seq};
+use scr_prefix::{rank2file, DatasetDescriptor, PrefixFile, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Data for the recovery of datasets in cache.
@@ -168,6 +168,7 @@ impl FoundDatasets {
 pub(crate) fn all(
     on: Rebuild<'_>,
     is_dropped: impl Fn(&DatasetDescriptor) -> bool,
+    is_saved: impl Fn(&DatasetDescriptor) -> bool,
 ) -> Result<FoundDatasets, CommError> {
     let job = on.job;
     let (parts, highest) = parts::scan(job, on.cache)?;
@@ -178,6 +179,8 @@ pub(crate) fn all(
     borrowed.iter().for_each(|part| part.remove_unless_held(job));
     let dropped = ours.extract_if(.., |part| part.dataset().as_ref().is_some_and(&is_dropped));
     dropped.for_each(|part| part.remove_unless_held(job));
+    let records = ours.iter_mut().filter_map(|part| part.map.record.as_mut());
+    records.filter(|record| is_saved(&record.dataset)).for_each(|record| take_listed_sums(job, record));
     found.is_any_replaced = report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
     found.of_other_release = report_other_release(job, &of_other_release)?;
@@ -230,6 +233,20 @@ pub(crate) fn all(
     let run = ours.iter().filter_map(LocalPart::key).map(|key| key.run).max().unwrap_or(0);
     [found.highest, found.highest_run] = all_reduce(&*job.comm, [found.highest, run], Op::Max)?;
     Ok(found)
+}
+
+/// Where no scheme has taken checksums, those of the copy in the prefix directory tell whether the bytes in cache are right: a
+/// command may have saved it. Without the list nothing can be told.
+fn take_listed_sums(job: &Job, record: &mut RankRecord) {
+    if record.protection.bypass || record.files.iter().all(|file| file.crc.is_some()) {
+        return;
+    }
+    let listed =
+        rank2file::of_rank(job.files(), &job.prefix, record.dataset.id, record.rank).unwrap_or_default();
+    for file in &mut record.files {
+        let is_it = |listed: &&PrefixFile| listed.name == file.name && listed.bytes == Some(file.bytes);
+        file.crc = file.crc.or(listed.iter().find(is_it).and_then(|listed| listed.crc));
+    }
 }
 
 /// Reads the redundancy that the restart did not need. Gives the damage that this rank has found, by dataset; `None` if no rank

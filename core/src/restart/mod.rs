@@ -347,6 +347,13 @@ impl Restart {
         if self.begun {
             self.leave_lost(from.job, from.cache);
             self.owes_one &= left.is_none() || self.loaded.is_some();
+            if left.is_some() && self.loaded.is_none() {
+                from.job.report.warn(&format!(
+                    "`{}' has left, which the application has begun to restart from, and no other one is in cache: it starts \
+                     without a checkpoint unless the job is started again",
+                    String::from_utf8_lossy(name)
+                ));
+            }
             return Ok(false);
         }
         let unchosen = self.chosen.take_if(|chosen| chosen.name == name).and_then(|chosen| chosen.seq);

@@ -220,7 +220,8 @@ impl Session {
         }
         let Self { job, cache, schemes, .. } = &*self;
         let is_dropped = |dataset: &_| in_prefix.withdrawn(dataset) == Some(Withdrawal::Removed);
-        let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared }, is_dropped)?;
+        let is_saved = |dataset: &DatasetDescriptor| in_prefix.has(dataset.seq(), &dataset.name);
+        let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared }, is_dropped, is_saved)?;
         let (seen, own) = (found.highest_run, &self.job.run);
         if seen > own.number || seen == own.number && own.is_counted {
             // The records in the prefix directory were lost, or are an older copy.

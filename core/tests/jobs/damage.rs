@@ -3,6 +3,7 @@
 //! Every rank compares every byte that it is given with what it wrote, so a wrong byte fails a test whatever else
 //! happens. If a flip comes with more losses than the scheme survives, the checkpoint must be refused.
 
+use super::scavenged::save;
 use super::world::{file_name, said, Kept, Outcome, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
@@ -556,6 +557,17 @@ fn a_flipped_bit_in_the_prefix_directory_is_found_where_files_are_read_in_place(
 /// A fetch and a flush into one file took checksums, and the record in cache had none.
 #[test]
 fn a_flipped_bit_in_cache_is_found_under_single_where_a_flush_or_a_fetch_has_taken_checksums() {
+    let found = |world: &World| {
+        let path = world.cached_file(&["/r2/", ".0"]);
+        let written = std::fs::metadata(&path).and_then(|status| status.modified()).expect("it is there");
+        flip(&path, 11);
+        // The memory has flipped it: nobody has written to the file.
+        let file = std::fs::File::options().write(true).open(&path).expect("the file is there");
+        file.set_modified(written).expect("its time can be set");
+        let restarted = world.run(|application| application.restart(some));
+        restarted.all_gave(&Some(1));
+        restarted.line_with(&["ERROR", "rank 2 on n2: dataset 1", "CRC32"]);
+    };
     let ways = [("0", "", false), ("1", "", false), ("0", "AGGREGATE=1", false), ("0", "", true)];
     for (asynchronous, store, is_fetched) in ways {
         let world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE").set("SCR_FLUSH", "1").with_store(store);
@@ -568,11 +580,12 @@ fn a_flipped_bit_in_cache_is_found_under_single_where_a_flush_or_a_fetch_has_tak
             (0..4).for_each(|node| world.lose(&format!("n{node}")));
             world.run(|application| application.restart(some)).all_gave(&Some(1));
         }
-        flip(&world.cached_file(&["/r2/", ".0"]), 11);
-        let restarted = world.run(|application| application.restart(some));
-        restarted.all_gave(&Some(1));
-        restarted.line_with(&["ERROR", "rank 2 on n2: dataset 1", "CRC32"]);
+        found(&world);
     }
+    // Those that `scr postrun' has taken stood in the prefix directory alone.
+    let world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE");
+    world.run(|application| application.checkpoint(1, some).expect("it is complete"));
+    found(&save(world, 1));
 }
 
 /// The copy in the prefix directory was marked as failed with the one in cache, and the run began at zero.

@@ -12,7 +12,7 @@
 mod read;
 mod write;
 
-pub use read::{leaves, lists_in, parts_in, ranks, Leaf, LeafMessage};
+pub use read::{leaves, lists_in, of_rank, parts_in, ranks, Leaf, LeafMessage};
 pub(crate) use write::write_maps;
 pub use write::FAN_OUT;
 

@@ -75,6 +75,19 @@ pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, 
     Ok(parts)
 }
 
+/// The files of one rank, as the last part lists them that is named after it or one before; none if that one does not.
+pub fn of_rank(
+    files: &dyn Files,
+    prefix: &Prefix,
+    id: u64,
+    rank: Rank,
+) -> Result<Vec<PrefixFile>, PrefixError> {
+    let leaves = leaves(files, prefix, id)?;
+    let leaf = leaves.iter().rfind(|leaf| leaf.reader <= rank);
+    let lists = leaf.map(|leaf| leaf.read(files)).transpose()?.unwrap_or_default();
+    Ok(lists.into_iter().find(|(of, _)| *of == rank).map(|(_, list)| list).unwrap_or_default())
+}
+
 /// How many ranks wrote a dataset, as the uppermost map says.
 pub fn ranks(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<u32, PrefixError> {
     let top = prefix.rank2file(id);
