@@ -101,6 +101,7 @@ impl Restart {
             Wish::Restart(chosen) => self.go_back(from, &chosen)?,
         }
         if self.loaded.is_none() {
+            go_back_in_place(from, in_prefix);
             self.find(from, Some(in_prefix), |_| true)?;
             self.unread.extend(report_unread(from.job, from.cache, self.loaded.as_ref()));
         }
@@ -413,6 +414,18 @@ impl Restart {
             Some(left) => self.find(from, None, |seq| seq < left),
             None => Ok(()),
         }
+    }
+}
+
+/// What lies in the prefix directory alone is taken in the order of its index: somebody has gone back over what is newer than the
+/// current one.
+fn go_back_in_place(from: &mut Fetcher<'_>, in_prefix: &PrefixState) {
+    let fetches = from.job.params.get(&param::FETCH);
+    let Some(current) = in_prefix.first.as_ref().filter(|_| in_prefix.is_chosen && fetches) else { return };
+    let is_behind =
+        |cached: &&mut CachedDataset| cached.record.protection.bypass && cached.seq() > current.seq;
+    for cached in from.cache.datasets_mut().iter_mut().filter(is_behind) {
+        cached.standing = cached.standing.after_going_back(true);
     }
 }
 

@@ -545,7 +545,10 @@ fn expect_replaced(world: &World) {
     });
     run.all_gave(&Some(1));
     run.line_with(&["ERROR", "`ckpt.2' cannot be fetched", "checksum"]);
-    run.line_with(&["WARNING", "the new checkpoint `ckpt.2' takes the place of one that could not be read"]);
+    run.line_with(&[
+        "WARNING",
+        "the new checkpoint `ckpt.2' takes the place of one that was not restarted from",
+    ]);
 }
 
 #[test]

@@ -320,6 +320,19 @@ fn a_newer_checkpoint_in_cache_wins_over_the_current_one_with_a_message() {
     let run = world.run(|application| application.restart(some));
     run.all_gave(&Some(3));
     run.line_with(&["calls `ckpt.1' current", "`ckpt.3' in cache is newer", "SCR_CURRENT=ckpt.1"]);
+    // In place there is no copy in cache that would be newer, and `scr index --current' was of no use.
+    let world = job().set("SCR_CACHE_BYPASS", "1");
+    checkpoints(&world, 1..=3);
+    Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| assert!(index.set_current(b"ckpt.1")))
+        .unwrap();
+    for _ in 0..2 {
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(4, some).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(4));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use scr_ops::{
     Imported, OpsError, Plan, Saving,
 };
 use scr_prefix::ledger::{self, Candidate};
-use scr_prefix::{FlushEntry, Index, Location, PrefixError, Summary};
+use scr_prefix::{Index, Location, PrefixError, Summary};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
@@ -345,7 +345,7 @@ fn warn_if_passed_over(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<()> {
         return Ok(());
     }
     let cached = FlushFile::read(&*env.files, prefix)?.entries().into_iter();
-    let mut cached = cached.filter(FlushEntry::is_cached_checkpoint);
+    let mut cached = cached.filter(|cached| cached.checkpoint && cached.is_on_nodes());
     if let Some(newer) =
         cached.find(|cached| entry.as_ref().is_some_and(|entry| index.seq_of(&cached.dataset) > entry.seq()))
     {

@@ -60,7 +60,7 @@ impl Session {
             if self.unread.remove(name) {
                 let name = String::from_utf8_lossy(name);
                 self.job.report.warn(&format!(
-                    "the new checkpoint `{name}' takes the place of one that could not be read"
+                    "the new checkpoint `{name}' takes the place of one that was not restarted from"
                 ));
             }
         }
