@@ -44,6 +44,8 @@ pub(crate) struct Restart {
     pub(crate) chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
     begun: bool,
+    /// Whether the last one in cache was lost since, and nobody has looked for another one.
+    looks_again: bool,
     /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
     held: Option<u64>,
     /// Those that this run has met.
@@ -106,6 +108,18 @@ impl Restart {
             self.unread.extend(report_unread(from.job, from.cache, self.loaded.as_ref()));
         }
         self.leave_spent(from)
+    }
+
+    /// The application asks for a checkpoint after the one that it had begun with was lost, and no other one was in cache: the
+    /// newest one left in the prefix directory takes its place. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn look_again(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+        match std::mem::take(&mut self.looks_again) && self.loaded.is_none() {
+            true => self.find_again(from),
+            false => Ok(()),
+        }
     }
 
     /// Finds the checkpoint to restart from again after it has left the cache. It may be in the prefix directory. Collective.
@@ -338,7 +352,7 @@ impl Restart {
     }
 
     /// If the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes
-    /// its place. Once the application has begun, nothing is fetched for that. Collective.
+    /// its place. Once the application has begun, nothing is fetched for that before it asks. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -348,13 +362,6 @@ impl Restart {
         if self.begun {
             self.leave_lost(from.job, from.cache);
             self.owes_one &= left.is_none() || self.loaded.is_some();
-            if left.is_some() && self.loaded.is_none() {
-                from.job.report.warn(&format!(
-                    "`{}' has left, which the application has begun to restart from, and no other one is in cache: it starts \
-                     without a checkpoint unless the job is started again",
-                    String::from_utf8_lossy(name)
-                ));
-            }
             return Ok(false);
         }
         let unchosen = self.chosen.take_if(|chosen| chosen.name == name).and_then(|chosen| chosen.seq);
@@ -378,6 +385,7 @@ impl Restart {
         };
         if self.loaded.as_ref().is_some_and(|loaded| !is_readable(loaded.id)) {
             self.find_cached(job, cache);
+            self.looks_again = self.loaded.is_none();
         }
     }
 

@@ -191,6 +191,7 @@ impl Session {
     fn prepare_checkpoint(&mut self) -> Result<(), Error> {
         self.wait_until_protected()?;
         self.load_chosen()?;
+        self.restart.look_again(&mut Fetcher::new(&self.job, &mut self.cache, &self.schemes))?;
         let is_read_there = |cached: &CachedDataset| cached.is_read_in_prefix(&self.job);
         if self.restart.checkpoint(&self.cache).is_some_and(is_read_there) {
             self.with_flushes(Flushes::finish_all)?;

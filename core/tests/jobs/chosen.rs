@@ -60,7 +60,7 @@ fn nobody_calls_those_unreadable_that_the_user_has_gone_back_over() {
             restarted
         });
         run.all_gave(&Some(1));
-        assert!(!run.has_line_with("could not be read"), "{is_wish}: {:?}", run.lines);
+        assert!(!run.has_line_with("was not restarted from"), "{is_wish}: {:?}", run.lines);
     }
 }
 
@@ -76,7 +76,27 @@ fn nobody_calls_those_unreadable_that_the_user_has_purged() {
         restarted
     });
     run.all_gave(&Some(2));
-    assert!(!run.has_line_with("could not be read"), "{:?}", run.lines);
+    assert!(!run.has_line_with("was not restarted from"), "{:?}", run.lines);
+}
+
+/// `SCR_Have_restart' found none, and the application began at zero over those that the index had.
+#[test]
+fn a_checkpoint_that_is_dropped_after_the_start_makes_way_for_an_older_one_of_the_prefix_directory() {
+    for bypass in ["0", "1"] {
+        let world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "1").set("SCR_CACHE_BYPASS", bypass);
+        world.run(|application| {
+            (1..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+            application.session().drop_dataset(b"ckpt.3").unwrap();
+            assert_eq!(application.restart(some), Some(2), "bypass {bypass}");
+        });
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2), "bypass {bypass}");
+            application.session().drop_dataset(b"ckpt.2").unwrap();
+            assert_eq!(application.restart(some), Some(1), "bypass {bypass}");
+            application.session().drop_dataset(b"ckpt.1").unwrap();
+            (0..2).for_each(|_| assert_eq!(application.restart(some), None));
+        });
+    }
 }
 
 /// It came back as the current one once a flush under way had ended, or from cache in the next run.
