@@ -166,11 +166,16 @@ fn rebuild(
                 ));
                 return Ok(Recovered::Unrecovered(Unrecovered::NotTried));
             }
+            let away = recovery.record.is_some_and(|record| !job.nodes.has(&record.node));
+            let cure = match job.any(away)? {
+                true => ". Nodes that have parts of it are not in this run: if they are there, end it and start on them too",
+                false => "",
+            };
             match in_place || is_spent {
                 true => job.report.warn(&format!("the record in cache of {label} does not count: {why}")),
                 false => job.report.error(&format!(
-                    "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
-                     checkpoint is complete"
+                    "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer checkpoint is \
+                     complete{cure}"
                 )),
             }
             if is_spent {

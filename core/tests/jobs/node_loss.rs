@@ -86,6 +86,24 @@ fn a_part_that_cannot_be_read_while_it_is_moved_is_rebuilt() {
     restarted.line_with(&["files of rank 3", "could not be fetched from rank 2", "this part counts as lost"]);
 }
 
+/// They were called lost, and the run wrote over what they had.
+#[test]
+fn nodes_that_are_not_in_the_run_are_said_to_be_away() {
+    let away = "are not in this run: if they are there, end it and start on them too";
+    for (nodes, is_away) in [(["n0", "n0", "n1", "n1"], true), (["n0", "n1", "n2", "n3"], false)] {
+        let mut world = World::new(4, 4);
+        world.run(|application| application.checkpoint(1, uneven).unwrap());
+        if !is_away {
+            ["n2", "n3"].into_iter().for_each(|node| world.lose(node));
+        }
+        world.nodes = nodes.map(str::to_owned).to_vec();
+        let restarted = world.run(|application| application.restart(uneven));
+        restarted.all_gave(&None);
+        let line = restarted.line_with(&["ERROR", "cannot be restored"]);
+        assert_eq!(line.contains(away), is_away, "{line}");
+    }
+}
+
 #[test]
 fn losses_beyond_xor_are_refused_with_the_set_and_its_ranks() {
     let world = World::new(8, 4);
