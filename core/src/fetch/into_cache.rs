@@ -69,7 +69,9 @@ impl<'a> Fetcher<'a> {
     /// Says what is left alone, since another number of ranks wrote it.
     pub(crate) fn report_left_alone(&self) {
         if let Some(what) = self.of_other_size() {
-            self.job.report.warn(&format!("{what}: it is left alone; to restart from it, {AS_MANY_RANKS}"));
+            self.job
+                .report
+                .warn(&format!("{what}: it is left alone; to restart from it, {}", as_many_ranks(self.job)));
         }
     }
 
@@ -414,9 +416,17 @@ struct How {
     marks: bool,
 }
 
-/// How to restart from what another number of ranks wrote.
-pub(crate) const AS_MANY_RANKS: &str =
-    "start with as many ranks, or with SCR_RESTART_OTHER_RANKS=1 if the application can read what another number of ranks wrote";
+/// What to do to restart from a checkpoint of another number of ranks.
+pub(crate) fn as_many_ranks(job: &Job) -> &'static str {
+    let is_set = |param| job.params.get(param);
+    match is_set(&param::RESTART_OTHER_RANKS) && !is_set(&param::FETCH) {
+        true => "start with as many ranks, or with SCR_FETCH=1",
+        false => {
+            "start with as many ranks, or with SCR_RESTART_OTHER_RANKS=1 if the application can read what another number of ranks \
+             wrote"
+        }
+    }
+}
 
 /// How many times to list the candidates again when other processes replace them meanwhile.
 const MOST_LISTINGS: usize = 5;

@@ -19,7 +19,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use into_cache::{Fetcher, Search, Wanted, AS_MANY_RANKS};
+pub(crate) use into_cache::{as_many_ranks, Fetcher, Search, Wanted};
 pub(crate) use shared::Mates;
 
 use crate::cache::record::FileRecord;

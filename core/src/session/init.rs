@@ -15,7 +15,7 @@ use crate::cache::part::MAX_ID;
 use crate::cache::{bases, Cache, CachedDataset};
 use crate::delete;
 use crate::error::Doing as _;
-use crate::fetch::{Fetcher, AS_MANY_RANKS};
+use crate::fetch::{as_many_ranks, Fetcher};
 use crate::flush::{load_transports, resolve_pending_flushes, Flushes, LeftWhole, SharedSlots};
 use crate::halt::HaltConditions;
 use crate::holdings::Standing;
@@ -198,7 +198,7 @@ impl Session {
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
-                let cure = format!("; to restart from it, end this run and {AS_MANY_RANKS}");
+                let cure = format!("; to restart from it, end this run and {}", as_many_ranks(job));
                 self.starts_without(&what, &cure, &self.unread)?;
             }
             (false, None, Some(why)) => self.starts_without(why, "", &self.unread)?,

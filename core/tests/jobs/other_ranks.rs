@@ -666,3 +666,15 @@ fn a_message_names_the_checkpoint_in_cache_whose_name_other_ranks_have_taken_whe
     world.put("SCR_GLOBAL_RESTART", "0");
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
+
+/// It was told to set what it had set.
+#[test]
+fn a_run_of_another_number_of_ranks_that_fetches_nothing_is_told_so() {
+    let mut world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE").set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.nodes.truncate(3);
+    let world = world.set("SCR_RESTART_OTHER_RANKS", "1").set("SCR_FETCH", "0");
+    let run = world.run(|application| application.restart(some));
+    run.all_gave(&None);
+    run.line_with(&["was written by 4 ranks", "start with as many ranks, or with SCR_FETCH=1"]);
+}
