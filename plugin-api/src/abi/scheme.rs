@@ -75,8 +75,8 @@ impl Scheme for Hosted {
     }
 
     fn recoverable(&self, lost: &[bool]) -> bool {
-        // A scheme that cannot even answer will not rebuild either.
-        self.0.recoverable(RSlice::from_slice(lost)).into_result().unwrap_or(false)
+        // A scheme that cannot answer says nothing of the dataset: the rebuild fails as the scheme does, and the dataset stays.
+        self.0.recoverable(RSlice::from_slice(lost)).into_result().unwrap_or(true)
     }
 
     fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {

@@ -86,7 +86,7 @@ fn a_panic_anywhere_in_a_library_is_an_error() {
         assert_eq!(error.kind, PluginErrorKind::Fault);
         assert!(error.text.ends_with(&format!("asked to panic in {method}")), "{}", error.text);
     }
-    assert!(!open.scheme(&options("recoverable")).unwrap().recoverable(&[true]));
+    assert!(open.scheme(&options("recoverable")).unwrap().recoverable(&[true]), "the rebuild has to tell");
     drop(open.scheme(&options("drop")).unwrap());
 }
 
