@@ -282,19 +282,22 @@ pub(crate) fn changed(
 }
 
 /// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing, but for those that another job
-/// is writing; or, without what the prefix directory has, only the records of datasets whose files lie there. Collective.
+/// is writing; or, without what the prefix directory has, only the records of datasets whose files lie there. Gives the ids of the
+/// datasets that the nodes had. Collective.
 ///
 /// # Errors
 /// The run would restart from one that is nowhere else, and the user wants no run without.
-pub(crate) fn purge(job: &Job, cache: &Cache, in_prefix: Option<&PrefixState>) -> Result<(), Error> {
+pub(crate) fn purge(job: &Job, cache: &Cache, in_prefix: Option<&PrefixState>) -> Result<Vec<u64>, Error> {
     let lies_there = |part: &LocalPart| part.map.record.iter().any(|record| record.protection.bypass);
     let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, parts::scan(job, cache)?.0)?;
     if let Some(in_prefix) = in_prefix {
         report_only_copies(job, ours.iter().chain(&replaced), in_prefix)?;
     }
+    let found = Listed::of(job, &ours)?;
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
     all.filter(|part| in_prefix.is_some() || lies_there(part)).for_each(|part| part.remove_unless_held(job));
-    Ok(barrier(&*job.comm)?)
+    barrier(&*job.comm)?;
+    Ok(found.map(|found| found.ids).unwrap_or_default())
 }
 
 /// The setting by which a run that begins deletes what it has in cache, if there is one.

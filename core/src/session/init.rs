@@ -38,7 +38,7 @@ use scr_config::descriptor::protects;
 use scr_config::param::{self, AppConfig, Origin};
 use scr_plugin_api::Call;
 use scr_prefix::{
-    tidy, DatasetDescriptor, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal,
+    tidy, DatasetDescriptor, FlushEntry, LastRun, Location, OtherRun, PrefixError, Running, Seq, Withdrawal,
 };
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -212,12 +212,12 @@ impl Session {
     /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has.
     fn find_datasets(&mut self, is_shared: bool) -> Result<PrefixState, Error> {
         let began = self.job.elapsed();
-        let purge = rebuild::cache_purge(&self.job.params).is_some() && !self.job.is_recovery;
+        let purges = rebuild::cache_purge(&self.job.params).is_some() && !self.job.is_recovery;
         let mut in_prefix = PrefixState::read(&self.job)?;
-        if purge {
-            rebuild::purge(&self.job, &self.cache, Some(&in_prefix))?;
-            in_prefix.flush = None;
-        }
+        let purged = match purges {
+            true => rebuild::purge(&self.job, &self.cache, Some(&in_prefix))?,
+            false => Vec::new(),
+        };
         let Self { job, cache, schemes, .. } = &*self;
         let is_dropped = |dataset: &_| in_prefix.withdrawn(dataset) == Some(Withdrawal::Removed);
         let is_saved = |dataset: &DatasetDescriptor| in_prefix.has(dataset.seq(), &dataset.name);
@@ -230,6 +230,10 @@ impl Session {
         if found.whole.len() < found.seen.len() {
             // One that lies in place and did not come back is marked as failed.
             in_prefix = PrefixState::read(&self.job)?;
+        }
+        // Nobody misses those: what the nodes had and the user has had deleted has been named.
+        if let Some(flush) = &mut in_prefix.flush {
+            purged.iter().for_each(|id| flush.remove_location(*id, Location::Cache));
         }
         let highest = found.highest.max(in_prefix.highest);
         if highest >= MAX_ID {
@@ -251,21 +255,20 @@ impl Session {
         let newest = first_cached(&self.job, &self.cache).map(CachedDataset::seq);
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
-        if !purge {
-            let (seen, twins, listed) = (&found.seen, &found.of_twins, in_prefix.flush.as_ref());
-            let is_known = &|entry: &FlushEntry| is_saved(entry) || in_prefix.withdrawn(entry).is_some();
-            let strange = (&**twins, &*found.of_other_release);
-            let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
-            let replaced = found
-                .is_any_replaced
-                .then(|| Err("they belong to another prefix directory, which was here before".to_owned()));
-            match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
-                Some(Ok(unread)) => _ = self.restart.unread.insert(unread),
-                Some(Err(why)) if newest == Seq::default() => {
-                    self.starts_without(&why, "", &in_prefix.listed_names(|_| true))?;
-                }
-                _ => (),
+        let (seen, twins, listed) = (&found.seen, &found.of_twins, in_prefix.flush.as_ref());
+        let is_known = &|entry: &FlushEntry| is_saved(entry) || in_prefix.withdrawn(entry).is_some();
+        let strange = (&**twins, &*found.of_other_release);
+        let missing = self.cache.report_missing(&self.job, listed, seen, strange, newest, is_known);
+        let replaced = found
+            .is_any_replaced
+            .then(|| Err("they belong to another prefix directory, which was here before".to_owned()));
+        match first_value(&*self.job.comm, missing.as_ref())?.or(replaced) {
+            // A user who has the caches deleted begins without it.
+            Some(Ok(unread)) if !purges => _ = self.restart.unread.insert(unread),
+            Some(Err(why)) if newest == Seq::default() => {
+                self.starts_without(&why, "", &in_prefix.listed_names(|_| true))?;
             }
+            _ => (),
         }
         self.cache.forget_in_place(&self.job);
         in_prefix.mark_flushed(&self.job, &mut self.cache);
@@ -278,7 +281,7 @@ impl Session {
             is_of_twin || withdrawn.is_some_and(is_unwanted) || in_prefix.is_replaced(entry.seq())
         };
         let damaged = &*found.damaged;
-        let left = Left { newest, is_purged: purge, is_saved, is_gone, damaged, is_other_job };
+        let left = Left { newest, is_purged: purges, is_saved, is_gone, damaged, is_other_job };
         self.find_what_survives()?;
         self.cache.list(&self.job, News::Begun(left));
         self.cache.measure_newest(&self.job)?;

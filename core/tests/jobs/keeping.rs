@@ -60,7 +60,8 @@ fn with_evict_before_the_old_dataset_leaves_first_with_one_message() {
             application.session().complete_output(false).unwrap_err();
         }
     });
-    let lost = |line: &&String| line.contains("ERROR") && line.contains("had left the cache for it");
+    let lost =
+        |line: &&String| line.contains("ERROR") && line.contains("had left the cache for it");
     let lost: Vec<_> = failed.lines.iter().filter(lost).collect();
     assert!(matches!(&*lost, [lost] if lost.contains("`ckpt.3', which was in cache only")), "{lost:?}");
 }
@@ -910,6 +911,30 @@ fn the_only_copy_that_a_setting_deletes_is_named_though_scr_s_own_folder_has_gon
         world.put("SCR_REQUIRE_RESTART", "0");
         let warned = world.run(|application| application.restart(some));
         warned.line_with(&["WARNING", "the only copy of dataset 1 `ckpt.1'", "[SCR-322]"]);
+    }
+}
+
+/// With its nodes gone nothing was there to delete, and nobody missed it.
+#[test]
+fn a_setting_that_deletes_the_caches_hides_no_checkpoint_that_was_lost_with_its_nodes() {
+    for (name, value) in [("SCR_DISTRIBUTE", "0"), ("SCR_CACHE_PURGE", "1")] {
+        let mut world = job().set("SCR_FLUSH", "0");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        (0..4).for_each(|node| world.lose(&format!("n{node}")));
+        world.put(name, value);
+        world.put("SCR_REQUIRE_RESTART", "1");
+        let refused = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+        assert!(refused.ranks[0].contains("no node of this run has"), "{}", refused.ranks[0]);
+        world.put("SCR_REQUIRE_RESTART", "0");
+        let warned = world.run(|application| {
+            let restarted = application.restart(some);
+            application.checkpoint(1, some).unwrap();
+            restarted
+        });
+        warned.all_gave(&None);
+        warned.line_with(&["WARNING", "dataset 1 `ckpt.1' of an earlier run is in cache only"]);
+        warned.line_with(&["ERROR", "may write over `ckpt.1'"]);
+        warned.line_with(&["the new checkpoint `ckpt.1' takes the place"]);
     }
 }
 
