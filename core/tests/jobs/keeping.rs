@@ -61,7 +61,7 @@ fn with_evict_before_the_old_dataset_leaves_first_with_one_message() {
         }
     });
     let lost =
-        |line: &&String| line.contains("ERROR") && line.contains("had left the cache for it");
+        |line: &&String| line.contains("ERROR") && line.contains("had left the cache for dataset 4 `ckpt.4'");
     let lost: Vec<_> = failed.lines.iter().filter(lost).collect();
     assert!(matches!(&*lost, [lost] if lost.contains("`ckpt.3', which was in cache only")), "{lost:?}");
 }

@@ -267,9 +267,10 @@ impl Session {
             self.times.failed();
         }
         if let Some(left) = &output.made_room {
-            self.job
-                .report
-                .error(&format!("`{left}', which was in cache only, had left the cache for it and is lost"));
+            let label = output.record.label();
+            self.job.report.error(&format!(
+                "`{left}', which was in cache only, had left the cache for {label} and is lost"
+            ));
         }
         self.give_files_back(output);
         output.remove(&self.job, &self.cache);
