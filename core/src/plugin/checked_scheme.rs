@@ -16,10 +16,10 @@ impl CheckedScheme {
         Err(PluginError::fault(format!("the scheme {} {answer}; this is an error in the plugin", self.name)))
     }
 
-    /// What it has rebuilt is not what was recorded.
+    /// What it has rebuilt is not what was recorded, though everything that it was rebuilt from is.
     pub(crate) fn wrong_bytes(&self, damage: &Damage) -> PluginError {
         let (name, library) = (&self.name, self.library.display());
-        PluginError::corrupt(format!("the scheme {name} ({library}) has rebuilt other bytes: {damage}"))
+        PluginError::fault(format!("the scheme {name} ({library}) has rebuilt other bytes: {damage}"))
     }
 }
 

@@ -154,15 +154,12 @@ fn rebuild(
             let is_damaged = job.any(recovery.wrong_bytes.get().is_some())?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             let is_spent = recovery.is_spent_fetch()?;
-            let scheme_fails = recovery.scheme_fails.get();
             let is_unread = recovery.is_mixed || job.files().unread().is_some();
             let [is_unread, is_lost] = any(&*job.comm, [is_unread, recovery.is_lost.get()])?;
-            if !is_spent && (scheme_fails || is_unread || !is_lost) {
-                let what =
-                    if scheme_fails { "the scheme can be used" } else { "all of it can be read and written" };
+            if !is_spent && (is_unread || !is_lost) {
                 job.report.error(&format!(
                     "{label} cannot be restored from cache in this run: {why}. It stays in cache; to restart from it, end this \
-                     run, and start again once {what}"
+                     run, correct that, and start again"
                 ));
                 return Ok(Recovered::Unrecovered(Unrecovered::NotTried));
             }
@@ -222,8 +219,6 @@ struct Recovery<'a> {
     record: Option<&'a RankRecord>,
     /// Whether any part says that the application has refused it.
     refused: bool,
-    /// Whether its scheme could not be loaded, which says nothing about the dataset; the same on all ranks.
-    scheme_fails: Rc<Cell<bool>>,
     /// The place of its part, present or future, once that is known.
     place: Option<PartDir>,
     journal: Option<Journal>,
@@ -264,7 +259,7 @@ impl<'a> Recovery<'a> {
         let (copy, record) = choose(on.job.rank(), reports);
         let bare = |copy: &PartReport| copy.loss.clone().filter(|loss| loss.lost != Lost::Data);
         let loss = copy.map_or_else(|| Some(why_lost(on.job, record, reports)), bare);
-        let (place, journal, begun, replaces, scheme_fails) = (None, None, false, false, Rc::default());
+        let (place, journal, begun, replaces) = (None, None, false, false);
         Self {
             on,
             local,
@@ -272,7 +267,6 @@ impl<'a> Recovery<'a> {
             loss,
             record,
             refused,
-            scheme_fails,
             place,
             journal,
             begun,
@@ -288,10 +282,7 @@ impl<'a> Recovery<'a> {
     /// All the steps. An error of the ranks says why the dataset cannot be recovered.
     fn run(&mut self, label: &str) -> Collective<Restored> {
         let on = self.on;
-        let scheme_fails = Rc::clone(&self.scheme_fails);
-        let scheme = |protection: &Protection| {
-            on.schemes.plugins.scheme(on.job, protection).inspect_err(|_| scheme_fails.set(true))
-        };
+        let scheme = |protection: &Protection| on.schemes.plugins.scheme(on.job, protection);
         let (job, extent) = (on.job, self.extent);
         let (wrong_bytes, is_lost) = (Rc::clone(&self.wrong_bytes), Rc::clone(&self.is_lost));
         let mut repair = Repair { job, scheme: &scheme, label, extent, wrong_bytes, is_lost };
@@ -406,8 +397,7 @@ impl<'a> Recovery<'a> {
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
         let anew = job.any(changed || unwritten)?;
         if anew {
-            let kept = self.on.schemes.exchange_records(job, record);
-            let kept = kept.inspect_err(|_| self.scheme_fails.set(true))?;
+            let kept = self.on.schemes.exchange_records(job, record)?;
             let prepared = kept.and_then(|kept| Ok(self.write_prepared(record, part, &kept)?));
             outcome = outcome.and(prepared);
         }

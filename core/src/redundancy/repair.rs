@@ -301,7 +301,10 @@ impl Repair<'_> {
         let Some(protection) = known else { return Ok(None) };
         let scheme = match (self.scheme)(&protection) {
             Ok(scheme) => scheme,
-            Err(error) => return error.agreed().map(|_| None),
+            Err(error) => {
+                self.is_lost.set(false);
+                return error.agreed().map(|_| None);
+            }
         };
         let enough = record.map_or(Ok(()), |record| self.has_enough(record, &losses, &*scheme));
         self.job.agree(enough).err().map(CollectiveError::agreed).transpose()

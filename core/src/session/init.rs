@@ -421,8 +421,8 @@ pub(super) fn expect_all_read(job: &Job, unread: &BTreeSet<Unread>) -> Result<()
     let is_known = !unread.is_empty() && job.rank() == Rank(0);
     let own = why.or(is_known.then(String::new)).map_or(Ok(()), |why| {
         Err(format!(
-            "{why}{which}, and there is no other checkpoint to restart from; start the job again once it \
-             can be read; to begin without it, start in another prefix directory, or once with SCR_CACHE_PURGE=1 if it is in \
+            "{why}{which}, and there is no other checkpoint to restart from; start the job again once that \
+             is corrected; to begin without it, start in another prefix directory, or once with SCR_CACHE_PURGE=1 if it is in \
              cache"
         ))
     });

@@ -1,7 +1,8 @@
 //! A scheme that writes everything twice: other bytes first, then the right ones. Each member keeps the data of its left neighbour.
-//! With `WRONG` a rebuild writes the other bytes last.
+//! While there is a file `WRONG`, a rebuild writes the other bytes last.
 
 use scr_plugin_api::{Bytes, KvTree, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+use std::path::Path;
 
 struct Twice {
     is_wrong: bool,
@@ -14,7 +15,7 @@ scr_plugin_api::export_scheme! {
 
 impl Twice {
     fn new(options: &KvTree) -> Result<Self, PluginError> {
-        Ok(Self { is_wrong: options.text("WRONG") == Some("1") })
+        Ok(Self { is_wrong: options.text("WRONG").is_some_and(|file| Path::new(file).exists()) })
     }
 }
 
