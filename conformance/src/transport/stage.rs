@@ -3,7 +3,7 @@
 use crate::bytes::{content, first_wrong};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -120,11 +120,16 @@ fn sources(items: &[CopyItem]) -> Found<Vec<(String, Vec<u8>)>> {
     items.iter().map(|item| Ok((item.source.display().to_string(), read(&item.source)?))).collect()
 }
 
-/// Every destination must have the bytes of its source.
+/// Every destination must be a file of its own, with the bytes of its source.
 pub(super) fn same_bytes(items: &[CopyItem]) -> Found<()> {
     let sources = sources(items)?;
     for (item, (_, expected)) in items.iter().zip(&sources) {
         let found = read(&item.destination)?;
+        let look = |path: &Path| attempt(fs::symlink_metadata(path), "looking at a file");
+        let (source, own) = (look(&item.source)?, look(&item.destination)?);
+        if !own.is_file() || (own.dev(), own.ino()) == (source.dev(), source.ino()) {
+            return Err(format!("{} is a link and no copy", item.destination.display()));
+        }
         if *expected != found {
             let (byte, why) = first_wrong(&found, expected, &sources).unwrap_or_default();
             return Err(format!("{} is wrong from byte {byte} on: {why}", item.destination.display()));

@@ -14,6 +14,7 @@ enum Wrong {
     Nothing,
     CopiesNothing,
     ChangesTheSource,
+    LeavesALink,
     DropsTheLastByte,
     ShiftsTheBytes,
     KeepsTheFileBefore,
@@ -84,6 +85,11 @@ impl Simple {
         }
         match self.wrong {
             CopiesNothing => return Ok(()),
+            LeavesALink => {
+                let _ = fs::remove_file(&item.destination);
+                return std::os::unix::fs::symlink(&item.source, &item.destination)
+                    .map_err(|cause| error(&item.destination, &cause));
+            }
             ChangesTheSource if bytes.len() > 5 => {
                 let flipped: Vec<_> = bytes.iter().map(|byte| !byte).collect();
                 fs::write(&item.source, flipped).map_err(|cause| error(&item.source, &cause))?;
@@ -219,6 +225,16 @@ fn with<T>(wrong: Wrong, examine: impl FnOnce(&dyn Fn() -> Box<dyn Transport>) -
     examine(&|| Box::new(Simple { wrong, jobs: jobs() }))
 }
 
+/// What one rule finds.
+fn outcome_of(wrong: Wrong, rule: &str) -> Check {
+    let folder = tempfile::tempdir().unwrap();
+    let case = all().find(|case| case.name == rule).unwrap();
+    with(wrong, |make| {
+        let (folder, call) = (folder.path(), CALL);
+        case.run(&Subject { make, folder, full: None, read_only: None, survives: true, call })
+    })
+}
+
 fn report_of(wrong: Wrong) -> Report {
     with(wrong, |make| run_in_a_folder(make, true)).unwrap()
 }
@@ -234,6 +250,7 @@ fn each_fault_is_found() {
     for (wrong, rule) in [
         (CopiesNothing, "files of every size arrive"),
         (ChangesTheSource, "files of every size arrive"),
+        (LeavesALink, "files of every size arrive"),
         (DropsTheLastByte, "files of every size arrive"),
         (ComesBackEarly, "many files arrive in one job"),
         (RefusesEmptyJobs, "a job without files is done"),
@@ -261,12 +278,7 @@ fn each_fault_is_found() {
         (IsKnownToItselfOnly, "another instance continues with a ticket"),
         (LooksAtTheEndOfTokens, "jobs of several threads do not mix"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let case = all().find(|case| case.name == rule).unwrap();
-        let outcome = with(wrong, |make| {
-            let (folder, call) = (folder.path(), CALL);
-            case.run(&Subject { make, folder, full: None, read_only: None, survives: true, call })
-        });
+        let outcome = outcome_of(wrong, rule);
         assert!(outcome.failed == 1 && outcome.cure.is_some(), "{wrong:?}: {outcome}");
     }
 }
@@ -274,10 +286,6 @@ fn each_fault_is_found() {
 /// It said which rule was broken, and the author had to look for the rest.
 #[test]
 fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
-    let report = |wrong: Wrong, rule: &str| {
-        let report = report_of(wrong);
-        report.checks.into_iter().find(|check| check.name == rule).unwrap().to_string()
-    };
     for (wrong, rule, words) in [
         (
             DropsTheLastByte,
@@ -295,6 +303,7 @@ fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
             "/to/0 is wrong from byte 16777224 on: it ends there instead of at byte 33554432",
         ),
         (ChangesTheSource, "files of every size arrive", "/from/2 was changed"),
+        (LeavesALink, "files of every size arrive", "/to/0 is a link and no copy"),
         (
             LiesAboutTheChecksum,
             "a checksum is that of the bytes",
@@ -304,7 +313,7 @@ fn the_first_wrong_byte_and_the_usual_mistake_are_named() {
         (KeepsTheFileBefore, "many files arrive in one job", "/to/2 is wrong from byte 0 on: there stands /"),
         (KeepsTheFileBefore, "many files arrive in one job", "/from/1 from byte 0 on"),
     ] {
-        let said = report(wrong, rule);
+        let said = outcome_of(wrong, rule).to_string();
         assert!(said.contains(words), "{wrong:?} should say `{words}', but:\n{said}");
     }
 }

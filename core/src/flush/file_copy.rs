@@ -5,6 +5,7 @@
 
 use super::step::StepError;
 use super::{Options, SourceFile};
+use scr_base::ensure;
 use scr_base::fs::verify::{
     checksum, compare, expect_bytes, open_checked, open_whole, status_checked, FileError,
 };
@@ -176,8 +177,12 @@ fn check(
     let path = &copy.staging;
     let crc = if options.checksums { crc() } else { None };
     let look = |files: &dyn Files| -> Result<_, FileError> {
+        // The length that a network file system tells without opening a file may be old, where another node has written it.
+        let named = status_checked(files, path, crc.map(|_| copy.file.bytes))?;
+        let is_source = copy.origin.is_some_and(|origin| origin.identity == named.identity);
+        ensure(!is_source, || FileError::NotAFile { path: path.clone() })?;
         if crc.is_some() {
-            return Ok((crc, status_checked(files, path, Some(copy.file.bytes))?));
+            return Ok((crc, named));
         }
         // A transport that takes no checksum leaves it to the host to read what came.
         let (file, status) = open_checked(files, path, Some(copy.file.bytes))?;
@@ -187,16 +192,29 @@ fn check(
     let arrived = retried(files, look)
         .and_then(|(found, status)| compare(path, copy.file.crc, found).map(|()| (found, status)));
     let (found, status) = arrived.map_err(|error| cause(files, copy, options, (transport, crc), error))?;
-    if copy.file.is_known_by_time()
-        && files.status(&copy.file.source).is_ok_and(|now| now.mtime != copy.file.mtime)
-    {
-        return Err(FileError::WrittenLate { path: copy.file.source.clone() }.into());
+    if let Some(error) = written_late(files, copy, transport).filter(|_| copy.file.is_known_by_time()) {
+        return Err(error);
     }
     copy.crc = found;
     if options.metadata {
         apply_metadata(files, copy, status, options.owner)?;
     }
     Ok(())
+}
+
+/// That somebody has written to the source since its dataset was complete.
+fn written_late(files: &dyn Files, copy: &FileCopy, transport: &str) -> Option<StepError> {
+    let source = &copy.file.source;
+    let is_changed = |status: Status| status.mtime != copy.file.mtime;
+    if copy.origin.is_some_and(is_changed) {
+        return Some(FileError::WrittenLate { path: source.clone() }.into());
+    }
+    files.status(source).is_ok_and(is_changed).then(|| {
+        StepError::Other(format!(
+            "{} was written to while the transport {transport} copied it, by that or by the application",
+            source.display()
+        ))
+    })
 }
 
 /// Why other bytes came than were recorded: those of the source are others, or the transport has copied them wrongly, or its
@@ -208,24 +226,22 @@ fn cause(
     (transport, crc): (&str, Option<u32>),
     error: FileError,
 ) -> StepError {
-    let FileCopy { file, staging, origin, .. } = copy;
+    let FileCopy { file, staging, .. } = copy;
     let found = match &error {
         FileError::Size { found, expected, .. } => format!("{found} bytes instead of {expected}"),
         FileError::Checksum { found, expected, .. } => {
             format!("checksum {found:#010x} instead of {expected:#010x}")
         }
+        FileError::Missing { .. } | FileError::NotAFile { .. } => "no file of its own".to_owned(),
         _ => return error.into(),
     };
     let examine = |path| expect_bytes(files, path, file.bytes, file.crc, options.block_bytes);
     match examine(&file.source) {
-        Err(_) if origin.is_some_and(|origin| origin.mtime != file.mtime) => {
-            FileError::WrittenLate { path: file.source.clone() }.into()
-        }
-        Err(of_source) => of_source.into(),
+        Err(of_source) => written_late(files, copy, transport).unwrap_or_else(|| of_source.into()),
         Ok(()) => StepError::Other(format!(
             "the transport {transport} has copied {} {}{found}; use another transport (SCR_FLUSH_TYPE) until it is corrected",
             file.source.display(),
-            match crc.is_some() && examine(staging).is_ok() {
+            match crc.is_some() && matches!(error, FileError::Checksum { .. }) && examine(staging).is_ok() {
                 true => "rightly, and reports the wrong ".to_owned(),
                 false => format!("wrongly, which is as it was recorded: {} has ", staging.display()),
             }

@@ -13,7 +13,8 @@ use scr_test_kit::faulty::{FaultyFiles, What};
 use scr_test_kit::fixtures::ChangeIndex as _;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
 #[test]
@@ -286,23 +287,72 @@ fn a_cached_file_that_was_damaged_is_not_flushed() {
 /// The message blamed the memory or disk of the node.
 #[test]
 fn a_transport_that_copies_wrongly_is_named_and_the_source_that_is_whole_is_not() {
-    let wrong: Start = |transport, job| {
-        let ticket = transport.start(job);
+    fn in_place_of(job: &CopyJob, make: impl Fn(&Path, &Path)) {
         for item in &job.items {
-            fs::write(&item.destination, vec![b'?'; item.bytes as usize]).unwrap();
+            fs::remove_file(&item.destination).unwrap();
+            make(&item.source, &item.destination);
         }
+    }
+    let wrong_bytes: Start = |transport, job| {
+        let ticket = transport.start(job);
+        in_place_of(job, |from, to| fs::write(to, vec![b'?'; fs::read(from).unwrap().len()]).unwrap());
         ticket
     };
-    let mut plain = Through::new(RealFiles);
-    plain.takes_checksums = false;
-    let transport: Arc<dyn Transport> = Arc::new(Started(plain, wrong, None));
+    // The cache holds the only bytes then, and the flush counted.
+    let link: Start = |transport, job| {
+        let ticket = transport.start(job);
+        in_place_of(job, |from, to| symlink(from, to).unwrap());
+        ticket
+    };
+    let name: Start = |transport, job| {
+        let ticket = transport.start(job);
+        in_place_of(job, |from, to| fs::hard_link(from, to).unwrap());
+        ticket
+    };
+    let nothing: Start = |transport, job| {
+        let ticket = transport.start(job);
+        in_place_of(job, |_, _| ());
+        ticket
+    };
+    let cases = [
+        (wrong_bytes, false, " has checksum 0x"),
+        (link, false, " has no file of its own"),
+        (link, true, " has no file of its own"),
+        (name, false, " has no file of its own"),
+        (name, true, " has no file of its own"),
+        (nothing, true, " has no file of its own"),
+    ];
+    for (copies, takes_checksums, found) in cases {
+        let mut plain = Through::new(RealFiles);
+        plain.takes_checksums = takes_checksums;
+        let transport: Arc<dyn Transport> = Arc::new(Started(plain, copies, None));
+        let stage = Stage::new(2);
+        let cached = stage.cache(1, "a");
+        let source = cached.by_rank[0][0].source.display().to_string();
+        let text = failure(stage.flush(&RealFiles, &transport, "1", &cached));
+        let named = format!("the transport THROUGH has copied {source} wrongly, which is as it was recorded");
+        assert!(text.contains(&named) && text.contains(found), "{text}");
+        assert!(text.ends_with("[SCR-415]"), "{text}");
+    }
+}
+
+/// The message blamed the application.
+#[test]
+fn a_transport_that_writes_to_a_source_is_named_beside_the_application() {
+    let spoils: Start = |transport, job| {
+        job.items.iter().for_each(|item| fs::write(&item.source, vec![b'?'; item.bytes as usize]).unwrap());
+        transport.start(job)
+    };
+    let transport: Arc<dyn Transport> = Arc::new(Started(Through::new(RealFiles), spoils, None));
     let stage = Stage::new(2);
     let cached = stage.cache(1, "a");
+    for file in cached.by_rank.iter().flatten() {
+        RealFiles.open(&file.source, How::Update).unwrap().set_times(file.mtime, file.mtime).unwrap();
+    }
     let source = cached.by_rank[0][0].source.display().to_string();
     let text = failure(stage.flush(&RealFiles, &transport, "1", &cached));
-    let named = format!("the transport THROUGH has copied {source} wrongly, which is as it was recorded");
-    assert!(text.contains(&named) && text.contains(" has checksum 0x"), "{text}");
-    assert!(text.ends_with("[SCR-415]"), "{text}");
+    let said = format!("{source} was written to while the transport THROUGH copied it");
+    assert!(text.contains(&said) && text.ends_with("[SCR-415]"), "{text}");
 }
 
 /// The message blamed the copy.
