@@ -15,7 +15,7 @@ use scr_comm::tcp::interface::choose;
 use scr_comm::tcp::Limits;
 use scr_comm::watched::Pace;
 use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, Traffic};
-use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
+use scr_config::descriptor::{cautions, hostlist, passes_through, Descriptors, NODE, WORLD};
 use scr_config::param::{self, AppConfig, ConfigError, Origin, Params, Problem, Settings};
 use scr_prefix::commit::Commit;
 use scr_prefix::ledger::LedgerDir;
@@ -601,6 +601,7 @@ pub fn descriptors(env: &Env, params: &Params, problems: &mut Vec<Problem>) -> (
     let (descriptors, fatal) = Descriptors::of_what_is_good(params, problems);
     problems.extend(cautions(params, &descriptors));
     problems.extend(check_logger(params));
+    problems.extend(hostlist::check(params));
     problems.extend(past_end(env, params));
     (descriptors, fatal)
 }

@@ -21,6 +21,7 @@ fn a_setting_that_a_run_warns_of_is_an_error_with_scr_strict() {
         ("STORE", "/nodes COUNT=2 FLUSHH=SYNC", "has no key FLUSHH"),
         ("SCR_PLUGIN_PATH", &plugins, "there is no such folder"),
         ("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9", "there is no facility `LOG_LOCAL9'"),
+        ("SCR_EXCLUDE_NODES", "n[1", "`n[1' has a bracket without its partner"),
         ("SCR_TCP_INTERFACE", "ib77", "SCR_TCP_INTERFACE=ib77 is neither a network interface"),
         ("SCR_CNTL_BASE", "DIR/control", "see the same control folder"),
     ];

@@ -146,7 +146,6 @@ impl Configuration {
     fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
         let (descriptors, mut fatal) = descriptors(env, &params, &mut problems);
-        problems.extend(hostlist::check(&params));
         // Settings that are valid and probably unwanted.
         problems.extend(readable_password(&params));
         let mut notes = missing_folders(&params);

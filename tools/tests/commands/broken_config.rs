@@ -41,8 +41,8 @@ const VALUES: &[Case] = &[
     ("time without end", b"SCR_HALT_SECONDS=9999999999999d", 1, "not within 0 to"),
     ("more than all of the time", b"SCR_CHECKPOINT_OVERHEAD=101", 1, "not within 0 to 100"),
     ("not a number", b"SCR_CHECKPOINT_OVERHEAD=NaN", 1, "not a number"),
-    ("a set of nobody", b"SCR_SET_SIZE=0", 1, "not within 1 to"),
-    ("a set of more than all ranks", b"SCR_SET_SIZE=4294967296", 1, "not within 1 to"),
+    ("a set of one", b"SCR_SET_SIZE=1", 1, "not within 2 to"),
+    ("a set of more than all ranks", b"SCR_SET_SIZE=4294967296", 1, "not within 2 to"),
     ("fewer than no limit", b"SCR_RUNS=-2", 1, "not within -1 to"),
     ("a relative folder", b"SCR_PLUGIN_PATH=plugins", 1, "not absolute paths"),
     (

@@ -178,6 +178,7 @@ const fn built(replaced: Option<&'static str>, default: DefaultValue) -> Default
 const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
 /// Set sizes and widths: they count ranks.
 const RANKS: Kind = Kind::Count { least: 1, most: u32::MAX as u64 };
+const MEMBERS: Kind = Kind::Count { least: 2, most: u32::MAX as u64 };
 const BUFFER: Kind = Kind::Bytes { least: 4096 };
 
 macro_rules! parameters {
@@ -235,7 +236,7 @@ parameters! {
         "The redundancy scheme: SINGLE, PARTNER, XOR, RS, a plugin's name, or FILE for the CKPT descriptors.";
     GROUP: String = "SCR_GROUP", Kind::Text, text("NODE"), Anywhere,
         "The failure group: processes that are likely to fail together.";
-    SET_SIZE: u32 = "SCR_SET_SIZE", RANKS, text("8"), Anywhere,
+    SET_SIZE: u32 = "SCR_SET_SIZE", MEMBERS, text("8"), Anywhere,
         "Minimum number of processes in a redundancy set, if there are enough failure groups.";
     SET_FAILURES: u32 = "SCR_SET_FAILURES", RANKS, text("2"), Anywhere,
         "How many failures per set the RS scheme survives.";
@@ -311,7 +312,7 @@ parameters! {
     CHECKPOINT_OVERHEAD: f64 = "SCR_CHECKPOINT_OVERHEAD", Kind::Number { most: 100.0 }, text("0"), Anywhere,
         "Maximum percent of time spent on checkpoints for SCR_Need_checkpoint; 0 to ignore cost.";
     MTBF_NODE: Duration = "SCR_MTBF_NODE", Kind::Seconds, text("5years"), Anywhere,
-        "Time between failures of one node, for SCR_CHECKPOINT_INTERVAL=AUTO. It counts as much as one failure that was seen.";
+        "Time between failures of one node, for SCR_CHECKPOINT_INTERVAL=AUTO. It counts as much as one failure that was seen; 0 for never.";
     MTBF_SYSTEM: Duration = "SCR_MTBF_SYSTEM", Kind::Seconds, text("30days"), Anywhere,
         "The same for failures after which no node has its cache any more.";
     HALT_EXIT: bool = "SCR_HALT_EXIT", Kind::Bool, text("0"), Anywhere,
