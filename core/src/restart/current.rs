@@ -31,7 +31,7 @@ impl Chosen {
         if cached.is_none() && !fetches && by_user {
             let name = String::from_utf8_lossy(&self.name);
             from.job.warn_of_setting(&format!(
-                "SCR_CURRENT names {name}, which is not in cache, and with SCR_FETCH=0 it cannot be fetched: trying others"
+                "SCR_CURRENT names {name}, which is not in cache, and with SCR_FETCH=0 it cannot be fetched"
             ));
         }
         if cached.is_some() || !fetches {
@@ -73,9 +73,10 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
     let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));
     let newest = cached.max(listed.map(|first| (first.seq, first.name_text())));
     if let Some((_, newer)) = newest.filter(|(newest, _)| since.is_some_and(|since| *newest >= since)) {
+        let shown = String::from_utf8_lossy(&name);
         job.report.notice(&format!(
-            "SCR_CURRENT={} was restarted from before in this allocation: going on from `{newer}', which is newer",
-            String::from_utf8_lossy(&name)
+            "SCR_CURRENT={shown} was restarted from before in this allocation: going on from `{newer}', which is newer; to go back \
+             again, end this run, and drop what is newer with `scr index --drop-after {shown}'"
         ));
         let cached = || newest_cached(job, from.cache, |cached| cached.record.dataset.name == name);
         let named = || in_prefix.place_of(&name).max(cached().map(CachedDataset::seq));

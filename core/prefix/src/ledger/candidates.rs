@@ -115,7 +115,7 @@ fn why_not(index: &Index, name: &[u8]) -> String {
     let entry = index.id_of(name).and_then(|id| index.entry(id));
     let why = entry.map(|entry| what_is_wrong(&entry));
     let why = why.unwrap_or_else(|| "the index has no dataset of that name".to_owned());
-    format!("SCR_CURRENT names {shown}, which cannot be fetched: {why}; trying others")
+    format!("SCR_CURRENT names {shown}, which cannot be fetched: {why}")
 }
 
 /// The message of a run that starts fresh, on the checkpoints that exist: the newest ones, each with its reason.
@@ -189,10 +189,7 @@ mod tests {
             ("e", "the index has no dataset of that name"),
         ] {
             let warning = in_order(&index, Some(name.as_bytes())).warning.unwrap();
-            assert_eq!(
-                warning,
-                format!("SCR_CURRENT names {name}, which cannot be fetched: {why}; trying others")
-            );
+            assert_eq!(warning, format!("SCR_CURRENT names {name}, which cannot be fetched: {why}"));
         }
     }
 
