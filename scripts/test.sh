@@ -1,7 +1,7 @@
 #!/bin/bash
 # test.sh: all tests but the long ones; with `--ignored', these alone. One build for everything; for the second MPI only what is
-# bound to it is built again. Two lanes run side by side, as most machines have two processors at least: the jobs on pretend nodes,
-# two at a time, and what needs no MPI, then what users build with the tree.
+# bound to it is built again. Two lanes run side by side, as most machines have two processors at least: the jobs on pretend nodes
+# with what users build, three at a time, and what needs no MPI.
 # Ends with one plain line of numbers, and with status 0 only if nothing failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -49,18 +49,21 @@ run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines ma
 list() { # list PROGRAM: the tests that are due
     { "$1" --list $which && { [ -n "$which" ] || "$1" --list --ignored; }; } | sed -n 's/: test$//p' | sort | uniq -u
 }
-run_jobs() { # run_jobs GREP_OPTION...: the jobs of these names, two at a time: most of them wait, for launchers and deaths
+run_jobs() { # three at a time: most of them wait, for launchers and deaths
     local status=0 folder program names
     while read -r folder program; do
-        mapfile -t names < <(list "$program" | grep -E "$@")
-        [ ${#names[@]} = 0 ] || run "$folder" "$program" --test-threads 2 --include-ignored --exact "${names[@]}" || status=1
+        mapfile -t names < <(list "$program")
+        [ ${#names[@]} = 0 ] || run "$folder" "$program" --test-threads 3 --include-ignored --exact "${names[@]}" || status=1
     done < <(grep -E "$jobs" target/tests/programs)
     return $status
 }
 run_others() {
     local status=0 folder program
-    [ -z "$which" ] || { run_matching "$long" "$which"; return; }
-    while read -r folder program; do run "$folder" "$program" || status=1; done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
+    if [ -z "$which" ]; then
+        while read -r folder program; do run "$folder" "$program" || status=1; done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
+        return $status
+    fi
+    run_matching "$long" "$which" || status=1
     named "$cargo" test --locked --workspace --exclude scr --doc || status=1
     named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
@@ -74,7 +77,6 @@ codes() { # fails with the codes that no test has printed, as without root some 
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
 long="^$top/(core|tools|plugins/[a-z]+) " # with tests that take long
-of_users="^(book|documents|installed_pages|languages|new_plugin|packages)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do
     command -v $mpicc >/dev/null || continue
@@ -83,11 +85,10 @@ for mpicc in mpicc.mpich mpicc.openmpi; do
     step "a tree with $mpicc for the jobs" named scripts/install.sh "$(scripts/mpi-name $mpicc)" "target/stage/$(scripts/mpi-name $mpicc)" target/debug
 done
 [ -s target/tests/programs ] || step "the build" named list_programs mpicc
-printf '\n==> jobs on pretend nodes, beside: (after %d s)\n' $SECONDS
-run_jobs -v "$of_users" >target/tests/jobs.log 2>&1 &
+printf '\n==> jobs on pretend nodes, and what users build, beside: (after %d s)\n' $SECONDS
+run_jobs >target/tests/jobs.log 2>&1 &
 lane=$!
 step "what needs no MPI" run_others
-step "programs, packages and pages of users, beside" run_jobs "$of_users"
 wait $lane || failures=$((failures + 1))
 step "jobs on pretend nodes" cat target/tests/jobs.log
 step "the codes of messages" codes

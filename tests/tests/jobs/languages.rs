@@ -161,6 +161,7 @@ on_any_mpi! {
         });
     }
 
+    #[ignore = "long"]
     fn an_error_or_panic_in_rust_ends_neither_the_job_nor_a_good_checkpoint(mpi: Mpi) {
         let tree = Tree::new(mpi);
         let source = repository().join("tests/programs/phases.rs");
@@ -215,6 +216,7 @@ on_any_mpi! {
         assert_eq!(run.lines().filter(|line| line.starts_with("REFUSED 3 SCR_Init_comm: ")).count(), 4);
     }
 
+    #[ignore = "long"]
     fn the_exercisers_write_and_restart_with_every_option(mpi: Mpi) {
         with_compiler("gfortran", "the exercisers", || {
             let tree = Tree::new(mpi);
@@ -305,6 +307,7 @@ on_any_mpi! {
         assert_eq!(std::fs::read_to_string(tree.path.join("etc/scr.conf")).unwrap(), "SCR_DEBUG=0\n");
     }
 
+    #[ignore = "long"]
     fn cmake_finds_an_installed_tree(mpi: Mpi) {
         with_compiler("cmake", "find_package(scr)", || {
             let tree = Tree::new(mpi);

@@ -204,9 +204,10 @@ fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
     assert_eq!([seq(1, 3), seq(4, 8)].map(|seq| known.why(seq, b"a", None)), [Some(Withdrawal::Removed); 2]);
     let others = [(seq(4, 10), b"a"), (seq(5, 2), b"a"), (seq(1, 3), b"b")];
     assert_eq!(others.map(|(seq, name)| known.why(seq, name, None)), [None; 3]);
-    (10..5000).for_each(|id| _ = drop_named(format!("ckpt.{id}").as_bytes(), seq(5, id)));
-    let known = drop_named(b"last", seq(6, 5000));
-    assert_eq!(known.why(seq(5, 4999), b"last", None), Some(Withdrawal::Removed));
+    let last = 10 + MOST_WITHDRAWN as u64 + 100;
+    (10..=last).for_each(|id| _ = drop_named(format!("ckpt.{id}").as_bytes(), seq(5, id)));
+    let known = drop_named(b"last", seq(6, last + 1));
+    assert_eq!(known.why(seq(5, last), b"last", None), Some(Withdrawal::Removed));
     assert!(known.why(seq(1, 3), b"a", None).is_some(), "it is older than what is forgotten");
     assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
 }
@@ -215,7 +216,8 @@ fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
 #[test]
 fn what_a_run_deletes_of_its_own_makes_nothing_else_count_less() {
     let mut ledger = Ledger::default();
-    for id in 2..5000 {
+    let last = 2 + MOST_WITHDRAWN as u64 + 100;
+    for id in 2..=last {
         let (seq, name) = (Seq { run: 0, id }, format!("ckpt.{id}"));
         let which = Some(Dropping::Named(name.as_bytes()));
         let request = Request::Withdraw { seqs: &[seq], which, alone: Some(0), before: Some(0) };
@@ -224,7 +226,10 @@ fn what_a_run_deletes_of_its_own_makes_nothing_else_count_less() {
     }
     let known = ledger.withdrawn();
     assert_eq!(known.why(Seq { run: 0, id: 1 }, b"other", OVER), None);
-    assert_eq!(known.why(Seq { run: 0, id: 1 }, b"ckpt.4999", OVER), Some(Withdrawal::Removed));
+    assert_eq!(
+        known.why(Seq { run: 0, id: 1 }, format!("ckpt.{last}").as_bytes(), OVER),
+        Some(Withdrawal::Removed)
+    );
     assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
 }
 
