@@ -367,11 +367,13 @@ impl Restart {
         let entry = listed.find(|entry| Some(entry.seq()) == loaded);
         let other = entry.as_ref().and_then(|entry| entry.allocation()).filter(|of| *of != own);
         let older = cache.datasets().iter().filter(|cached| Some(cached.seq()) < loaded);
-        let only = older.filter(|cached| in_prefix.lacks(&cached.record));
+        // One that has lost its name cannot be named.
+        let only =
+            older.filter(|cached| in_prefix.lacks(&cached.record) && !in_prefix.is_replaced(cached.seq()));
         if let (Some(other), Some(only)) = (other, only.max_by_key(|cached| cached.seq())) {
             job.report.warn(&format!(
                 "{} is in cache only, and is passed over: allocation {other} has gone on from a checkpoint before. To restart from it, \
-                 end this run before it writes a checkpoint, run `scr postrun', and start with SCR_CURRENT={}",
+                 end this run before it writes a checkpoint, and start with SCR_CURRENT={}",
                 only.record.label(),
                 only.record.dataset.name_text()
             ));

@@ -311,6 +311,28 @@ fn a_named_checkpoint_wins_over_a_newer_one_in_cache_once_per_allocation() {
     }
 }
 
+/// The message named one that had lost its name, too, and a command that did not save it.
+#[test]
+fn a_checkpoint_that_another_allocation_has_gone_on_before_comes_back_as_the_message_says() {
+    for last in [2, 3] {
+        let mut world = job().set("SCR_JOB_ID", "first").set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", "3");
+        checkpoints(&world, 1..=3);
+        world.put("SCR_JOB_ID", "next");
+        world.put("SCR_FLUSH", "1");
+        checkpoints(&world, 1..=last);
+        world.put("SCR_JOB_ID", "first");
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&Some(last));
+        let advice = ["`ckpt.3' is in cache only, and is passed over", "start with SCR_CURRENT=ckpt.3"];
+        match last {
+            2 => _ = run.line_with(&advice),
+            _ => assert!(!run.has_line_with("is passed over"), "{:?}", run.lines),
+        }
+        world.put("SCR_CURRENT", "ckpt.3");
+        world.run(|application| application.restart(some)).all_gave(&Some(3));
+    }
+}
+
 #[test]
 fn a_newer_checkpoint_in_cache_wins_over_the_current_one_with_a_message() {
     let world = job();
