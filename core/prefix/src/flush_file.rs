@@ -234,15 +234,24 @@ impl FlushFile {
     /// # Errors
     /// It cannot be read.
     pub fn read_undamaged(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        Ok(Self::unless_damaged(files, prefix)?.unwrap_or_default())
+    }
+
+    /// The same, or `None` for a damaged one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn unless_damaged(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         match Self::read(files, prefix) {
             Err(error) if error.is_damage() => {
                 let why = scr_base::describe(&error);
                 prefix.note(format!(
-                    "{why}; it counts as empty, and what the nodes and the index have is used"
+                    "{why}; it counts as empty, and what the nodes and the index have is used. A checkpoint that only missing nodes \
+                     have is not seen"
                 ));
-                Ok(Self::default())
+                Ok(None)
             }
-            read => read,
+            read => read.map(Some),
         }
     }
 
