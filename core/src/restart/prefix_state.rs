@@ -215,7 +215,7 @@ impl PrefixState {
 fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
     let (files, prefix) = (job.files(), &job.prefix);
     let index = job.ledger().index()?;
-    let flush = FlushFile::unless_damaged(files, prefix)?;
+    let flush = FlushFile::read_undamaged(files, prefix)?;
     let ids = prefix.dataset_ids(files)?;
     let listed = index.highest_id().max(flush.as_ref().and_then(FlushFile::highest_id)).unwrap_or(0);
     let order = ledger::in_order(&index, None).list;

@@ -51,9 +51,14 @@ DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
 #[test]
 fn another_checkpoint_becomes_the_current_one_and_a_dropped_one_is_gone() {
     let prefix = sample();
-    assert_eq!(scr(prefix.path(), &["--current", "ckpt.2"]).status.code(), Some(0));
+    let said = |arguments: [&str; 2]| {
+        let output = scr(prefix.path(), &arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(said(["--current", "ckpt.2"]), (Some(0), "current is now `ckpt.2'\n".to_owned()));
     assert!(listed(prefix.path()).contains("  * ckpt.2"));
-    assert_eq!(scr(prefix.path(), &["--drop", "ckpt.4"]).status.code(), Some(0));
+    assert_eq!(said(["--drop", "ckpt.4"]), (Some(0), "dropped `ckpt.4'\n".to_owned()));
+    assert_eq!(said(["--drop", "ckpt.4"]), (Some(1), String::new()));
     assert!(!listed(prefix.path()).contains("ckpt.4"));
 }
 
@@ -288,7 +293,7 @@ fn a_warning_says_that_a_job_will_not_use_the_current_dataset() {
     assert!(listed(prefix.path())
         .lines()
         .any(|line| line.starts_with("   2 NO ") && line.ends_with("  * ckpt.2")));
-    assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
+    assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), "current is now `ckpt.4'\n".into()));
 }
 
 /// Both were shown with a star. Their files are not there.
