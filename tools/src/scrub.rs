@@ -45,15 +45,15 @@ fn scrub(env: &mut Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let targets = find_targets(env, args, &mut report)?;
     let files = &*env.files;
     let progress = Progress::new("reading what is recorded");
-    let mut plans = Vec::new();
     let planned = |target: &Target, wanted| {
         let of = if target.0 == CACHE { Plan::of_cache } else { Plan::of_prefix };
         of(files, &target.1, wanted)
     };
-    for target in targets {
-        let plan = planned(&target, wanted).with_context(|| format!("cannot look at {target}"))?;
-        plans.push((target, plan));
-    }
+    let plan_of = |target: Target| match planned(&target, wanted) {
+        Ok(plan) => Ok((target, plan)),
+        Err(error) => Err(error).with_context(|| format!("cannot look at {target}")),
+    };
+    let plans = targets.into_iter().map(plan_of).collect::<Result<Vec<_>>>()?;
     if let Some(name) = &args.dataset {
         if plans.iter().all(|(_, plan)| plan.is_empty()) {
             let mut targets: Vec<_> = plans.iter().take(3).map(|(target, _)| target.to_string()).collect();
@@ -107,9 +107,8 @@ impl ScrubReport {
 
     /// A table for each target, what is wrong, and a last line.
     fn text(&self) -> String {
-        let mut text: String =
-            self.places.iter().map(|(target, report)| target_text(target, report)).collect();
-        text.extend(self.repairable().map(repair_text));
+        let tables = self.places.iter().map(|(target, report)| target_text(target, report));
+        let mut text: String = tables.chain(self.repairable().map(repair_text)).collect();
         let Totals { files, bytes, unverified, wrong } = self.totals();
         for (nodes, what) in [(&self.read, "read"), (&self.not_asked, "not asked; run `scr scrub' there too")]
         {

@@ -104,8 +104,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = environment::prefix(&mut env, dir)?;
     match &args.action {
         Action { current: Some(name), .. } => {
-            let ledger = LedgerDir::new(&*env.files, &prefix);
-            let make = || ledger.make_current(name.as_bytes());
+            let make = || LedgerDir::new(&*env.files, &prefix).make_current(name.as_bytes());
             let answer = change(&env, &prefix, name, args.json, "current is now", make)?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
