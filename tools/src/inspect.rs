@@ -151,7 +151,10 @@ pub(crate) fn ask(
             answer.map_err(|error| format!("{error:#}")).and_then(|finished| finished.answer::<Inventory>());
         let why = match &found {
             Ok(found) => found.unread.first().map(|why| format!("could not read all: {why}")),
-            Err(why) => Some(format!("did not answer: {why}")),
+            Err(why) => Some(match why.strip_prefix("scr: ") {
+                Some(said) => format!("could not look: {said}"),
+                None => format!("did not answer: {why}"),
+            }),
         };
         answers.silent.extend(why.map(|why| (node.clone(), why)));
         answers.inventories.extend(found.ok().map(|found| (node.clone(), found)));

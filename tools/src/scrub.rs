@@ -45,21 +45,20 @@ fn scrub(env: &mut Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let targets = find_targets(env, args, &mut report)?;
     let files = &*env.files;
     let progress = Progress::new("reading what is recorded");
-    let mut plans = Vec::new();
     let planned = |target: &Target, wanted| {
         let of = if target.0 == CACHE { Plan::of_cache } else { Plan::of_prefix };
         of(files, &target.1, wanted)
     };
-    for target in targets {
-        let plan = planned(&target, wanted).with_context(|| format!("cannot look at {target}"))?;
-        plans.push((target, plan));
-    }
+    let plan_of = |target: Target| match planned(&target, wanted) {
+        Ok(plan) => Ok((target, plan)),
+        Err(error) => Err(error).with_context(|| format!("cannot look at {target}")),
+    };
+    let plans = targets.into_iter().map(plan_of).collect::<Result<Vec<_>>>()?;
     if let Some(name) = &args.dataset {
         if plans.iter().all(|(_, plan)| plan.is_empty()) {
             let mut targets: Vec<_> = plans.iter().take(3).map(|(target, _)| target.to_string()).collect();
-            targets.extend(
-                plans.len().checked_sub(3).filter(|&more| more > 0).map(|more| format!("and {more} more")),
-            );
+            let more = plans.len().saturating_sub(3);
+            targets.extend((more > 0).then(|| format!("and {more} more")));
             let all: Vec<_> = plans.iter().filter_map(|(target, _)| planned(target, None).ok()).collect();
             let hint = did_you_mean(name, all.iter().flat_map(Plan::names));
             let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
@@ -108,9 +107,8 @@ impl ScrubReport {
 
     /// A table for each target, what is wrong, and a last line.
     fn text(&self) -> String {
-        let mut text: String =
-            self.places.iter().map(|(target, report)| target_text(target, report)).collect();
-        text.extend(self.repairable().map(repair_text));
+        let tables = self.places.iter().map(|(target, report)| target_text(target, report));
+        let mut text: String = tables.chain(self.repairable().map(repair_text)).collect();
         let Totals { files, bytes, unverified, wrong } = self.totals();
         for (nodes, what) in [(&self.read, "read"), (&self.not_asked, "not asked; run `scr scrub' there too")]
         {
@@ -184,14 +182,15 @@ fn target_text(target: &Target, report: &Report) -> String {
     if report.datasets.is_empty() && suspects(report).next().is_none() {
         return text + "no datasets\n\n";
     }
-    let row = |Dataset { id, name, state, items }: &Dataset| {
-        let name = if name.is_empty() { "-" } else { name };
+    let columns = if target.0 == CACHE { HEAD.len() } else { HEAD.len() - 1 };
+    let row = |Dataset { id, name, state, prefix, items }: &Dataset| {
+        let [name, prefix] = [name, prefix].map(|text| if text.is_empty() { "-" } else { text }.to_owned());
         let Totals { files, bytes, unverified, wrong } = Totals::of(items);
         let [id, files, unverified, wrong] = [*id, files, unverified, wrong].map(|number| number.to_string());
-        [id, name.to_owned(), state.clone(), files, amount(bytes), unverified, wrong]
+        let cells = [id, name, state.clone(), files, amount(bytes), unverified, wrong, prefix];
+        cells.into_iter().take(columns)
     };
-    let head = ["DATASET", "NAME", "STATE", "FILES", "SIZE", "UNVERIFIED", "WRONG"];
-    text += &Table::of(&head, report.datasets.iter().map(row)).text();
+    text += &Table::of(&HEAD[..columns], report.datasets.iter().map(row)).text();
     text.extend(suspects(report).filter_map(|(id, item)| wrong_text(id, item)));
     text + &unverified_text(report) + "\n"
 }
@@ -223,6 +222,9 @@ fn unverified_text(report: &Report) -> String {
     let line = |(why, number)| format!("unverified: {}, {why}\n", count(number, "file"));
     reasons.into_iter().map(line).collect()
 }
+
+/// Many prefix directories may share a cache directory: there the last column says whose a dataset is.
+const HEAD: [&str; 8] = ["DATASET", "NAME", "STATE", "FILES", "SIZE", "UNVERIFIED", "WRONG", "PREFIX"];
 
 /// A directory to look at, by its kind: a cache directory of this node, or a prefix directory.
 struct Target(&'static str, PathBuf);

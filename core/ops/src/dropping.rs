@@ -111,6 +111,6 @@ pub(super) fn drop_named<E: From<PrefixError>>(
 
 /// The datasets of the flush file; none if it is damaged.
 fn known(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FlushEntry>, PrefixError> {
-    let flush = FlushFile::read_undamaged(files, prefix)?;
+    let flush = FlushFile::read_undamaged(files, prefix)?.unwrap_or_default();
     Ok(flush.entries().into_iter().chain(flush.lost()).collect())
 }

@@ -254,8 +254,8 @@ impl Import<'_> {
 
     fn new_id(&self) -> Result<u64, PrefixError> {
         let (files, prefix) = (self.files(), self.prefix);
-        let listed =
-            self.ledger().index()?.highest_id().max(FlushFile::read_undamaged(files, prefix)?.highest_id());
+        let in_cache = FlushFile::read_undamaged(files, prefix)?.and_then(|flush| flush.highest_id());
+        let listed = self.ledger().index()?.highest_id().max(in_cache);
         let highest = prefix.dataset_ids(files)?.into_iter().fold(listed.unwrap_or(0), u64::max);
         self.ledger().reserve(highest.saturating_add(1), 1)
     }

@@ -228,21 +228,22 @@ impl FlushFile {
         cached.entries().iter().map(|entry| &entry.dataset).chain(&listed).any(is_it)
     }
 
-    /// The same for who can do without it, as by what the nodes have: a damaged one is empty. It is not synced, so that the power
-    /// may leave it so.
+    /// The same for who can do without it, as by what the nodes have: a damaged one gives `None`. It is not synced, so that the
+    /// power may leave it so.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read_undamaged(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+    pub fn read_undamaged(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         match Self::read(files, prefix) {
             Err(error) if error.is_damage() => {
                 let why = scr_base::describe(&error);
                 prefix.note(format!(
-                    "{why}; it counts as empty, and what the nodes and the index have is used"
+                    "{why}; it counts as empty, and what the nodes and the index have is used. A checkpoint that only missing nodes \
+                     have is not seen"
                 ));
-                Ok(Self::default())
+                Ok(None)
             }
-            read => read,
+            read => read.map(Some),
         }
     }
 
@@ -258,7 +259,7 @@ impl FlushFile {
         prefix: &Prefix,
         asked: Option<u64>,
     ) -> Result<Self, PrefixError> {
-        let mut file = Self::read_undamaged(files, prefix)?;
+        let mut file = Self::read_undamaged(files, prefix)?.unwrap_or_default();
         let names_prefix = |file: &Self| file.entries().iter().any(|entry| entry.is_at(Location::Prefix));
         match Index::read(files, prefix) {
             Err(_) if !names_prefix(&file) => (),

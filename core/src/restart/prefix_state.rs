@@ -215,8 +215,8 @@ impl PrefixState {
 fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
     let (files, prefix) = (job.files(), &job.prefix);
     let index = job.ledger().index()?;
-    let flush = unless_damaged(job, FlushFile::read(files, prefix))?;
-    let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
+    let flush = FlushFile::read_undamaged(files, prefix)?;
+    let ids = prefix.dataset_ids(files)?;
     let listed = index.highest_id().max(flush.as_ref().and_then(FlushFile::highest_id)).unwrap_or(0);
     let order = ledger::in_order(&index, None).list;
     let numbers = job.ledger().numbers()?;
@@ -241,17 +241,6 @@ fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
         is_any_left: false,
         flush,
     })
-}
-
-/// The value read, or `None` with a message if it is damaged.
-fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
-    match read {
-        Err(error) if error.is_damage() => {
-            job.report.error(&scr_base::describe(&error));
-            Ok(None)
-        }
-        other => other.map(Some),
-    }
 }
 
 /// A dataset that an earlier run has flushed counts as not flushed if a file of it has been given to a newer dataset since, which

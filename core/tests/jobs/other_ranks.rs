@@ -263,6 +263,20 @@ fn a_run_whose_flush_file_is_damaged_does_not_start_from_nothing_if_a_restart_is
     world.put("SCR_REQUIRE_RESTART", "0");
     world.run(|application| application.restart(some)).line_with(&["the run starts without a checkpoint"]);
     world.run(|application| application.restart(some)).all_gave(&None);
+    // Nor does it restart from an older one without a word of what else there may be.
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.put("SCR_FLUSH", "2");
+    world.run(|application| (2..4).for_each(|step| application.checkpoint(step, some).unwrap()));
+    lose_all(&world);
+    super::damage::flip_middle(&world.prefix().join(".scr/flush.scr"));
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&Some(2));
+    outcome.line_with(&[
+        "WARNING",
+        "flush.scr is damaged",
+        "only missing nodes have is not seen",
+        "[SCR-433]",
+    ]);
 }
 
 /// It began anew without a word, and the flush file forgot what the other allocation had.

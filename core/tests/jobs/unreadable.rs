@@ -763,7 +763,7 @@ fn a_part_that_has_no_place_on_the_new_node_is_not_lost() {
 /// The run took the checkpoint for that of another prefix directory, began at zero, and deleted it.
 #[test]
 fn a_checkpoint_in_cache_only_does_not_go_with_the_file_that_holds_the_id_of_the_prefix_directory() {
-    for damage in [remove as fn(&Path), truncate, flip_middle] {
+    for damage in [remove as fn(&Path), truncate, flip_middle, put_pipe] {
         let world = World::new(4, 4).set("SCR_FLUSH", "0");
         world.run(|application| application.checkpoint(1, some).unwrap());
         assert!(!world.prefix().join(".scr/index.scr").exists());
@@ -776,6 +776,11 @@ fn a_checkpoint_in_cache_only_does_not_go_with_the_file_that_holds_the_id_of_the
 
 fn remove(path: &Path) {
     std::fs::remove_file(path).unwrap();
+}
+
+fn put_pipe(path: &Path) {
+    remove(path);
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap();
 }
 
 fn truncate(path: &Path) {

@@ -104,12 +104,12 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = environment::prefix(&mut env, dir)?;
     match &args.action {
         Action { current: Some(name), .. } => {
-            let ledger = LedgerDir::new(&*env.files, &prefix);
-            let answer = change(&env, &prefix, name, args.json, || ledger.make_current(name.as_bytes()))?;
+            let make = || LedgerDir::new(&*env.files, &prefix).make_current(name.as_bytes());
+            let answer = change(&env, &prefix, name, args.json, "current is now", make)?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
-        Action { drop: Some(name), .. } => change(&env, &prefix, name, args.json, || {
+        Action { drop: Some(name), .. } => change(&env, &prefix, name, args.json, "dropped", || {
             let dropped = drop_dataset(&*env.files, &prefix, name.as_bytes())?;
             dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
             Ok((dropped.found, dropped.caution))
@@ -240,13 +240,16 @@ fn change(
     prefix: &Prefix,
     name: &OsStr,
     as_json: bool,
+    done: &str,
     change: impl FnOnce() -> Result<(bool, Option<&'static str>), PrefixError>,
 ) -> Result<Answer> {
     let changed = if_used(prefix, || change().map(|(found, caution)| found.then_some(caution)))?;
     changed.flatten().iter().for_each(warn);
     let json = json!({ "name": name.to_string_lossy(), "found": changed.is_some() });
     warn_if_missing(env, prefix, name, changed.is_some());
-    show(as_json, json, "", changed.is_some())
+    let is_said = changed.is_some() && !classic::is_meant();
+    let text = is_said.then(|| format!("{done} `{}'\n", on_one_line(&name.to_string_lossy())));
+    show(as_json, json, text.unwrap_or_default(), changed.is_some())
 }
 
 fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {

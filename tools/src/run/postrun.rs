@@ -103,7 +103,7 @@ pub(super) fn finish(job: &JobContext, log: &Log, says_nothing: bool) -> Result<
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
     let (found, silent) = if may_lack { scavenge.look() } else { Default::default() };
     let found = may_lack.then_some(Found { datasets: &found, user, job_id, silent: None });
-    let flush = FlushFile::read_undamaged(&*env.files, &prefix)?;
+    let flush = FlushFile::read_undamaged(&*env.files, &prefix)?.unwrap_or_default();
     // A damaged index is replaced by a new one.
     let index = LedgerDir::new(&*env.files, &prefix).index()?;
     let holdings = holdings(&*env.files, &prefix, &flush, Some(&index), found);
@@ -192,7 +192,7 @@ impl Scavenge<'_> {
     /// started for the job end.
     fn end_flushes(&self, has_agents: bool) -> Result<()> {
         let (files, prefix) = (&*self.env.files, self.prefix);
-        let entries = FlushFile::read_undamaged(files, prefix)?;
+        let entries = FlushFile::read_undamaged(files, prefix)?.unwrap_or_default();
         let is_begun = |id| entries.entry(id).is_some_and(|entry| entry.is_at(Location::Flushing));
         let goes_on = flushes_under_way(files, prefix)?.iter().any(|flush| is_begun(flush.dataset.id));
         if goes_on {

@@ -256,6 +256,28 @@ fn a_node_that_no_job_may_use_is_asked_for_what_it_holds() {
     assert_eq!(bytes, [b'x'; 1000]);
 }
 
+/// Each node failed, and nothing was saved.
+#[test]
+fn what_the_nodes_have_is_saved_though_no_file_of_numbers_is_in_the_prefix_directory() {
+    for makes in ["mkfifo", "mkdir", "ln -s nowhere"] {
+        let job = allocation();
+        let ids = job.prefix().join(".scr/ids.scr");
+        let saved = sh(&job, &format!("rm {0}; {makes} {0}; scr postrun", ids.display()));
+        let message = err(&saved);
+        if ids.is_symlink() {
+            // The file may be where the link leads, once that is there.
+            assert_eq!(code(&saved), 1, "{message}");
+            assert!(
+                message.contains("node n1 is not asked for what it holds: it could not look: cannot read")
+            );
+            continue;
+        }
+        assert_eq!(code(&saved), 0, "{makes}: {message}");
+        let bytes = fs::read(job.prefix().join("ckpt.1/rank_1")).unwrap();
+        assert_eq!(bytes, [b'x'; 1000]);
+    }
+}
+
 #[test]
 fn a_node_that_is_not_asked_for_what_it_holds_is_named_with_the_reason() {
     for (setup, why) in [

@@ -51,9 +51,14 @@ DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
 #[test]
 fn another_checkpoint_becomes_the_current_one_and_a_dropped_one_is_gone() {
     let prefix = sample();
-    assert_eq!(scr(prefix.path(), &["--current", "ckpt.2"]).status.code(), Some(0));
+    let said = |arguments: [&str; 2]| {
+        let output = scr(prefix.path(), &arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(said(["--current", "ckpt.2"]), (Some(0), "current is now `ckpt.2'\n".to_owned()));
     assert!(listed(prefix.path()).contains("  * ckpt.2"));
-    assert_eq!(scr(prefix.path(), &["--drop", "ckpt.4"]).status.code(), Some(0));
+    assert_eq!(said(["--drop", "ckpt.4"]), (Some(0), "dropped `ckpt.4'\n".to_owned()));
+    assert_eq!(said(["--drop", "ckpt.4"]), (Some(1), String::new()));
     assert!(!listed(prefix.path()).contains("ckpt.4"));
 }
 
@@ -288,7 +293,7 @@ fn a_warning_says_that_a_job_will_not_use_the_current_dataset() {
     assert!(listed(prefix.path())
         .lines()
         .any(|line| line.starts_with("   2 NO ") && line.ends_with("  * ckpt.2")));
-    assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
+    assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), "current is now `ckpt.4'\n".into()));
 }
 
 /// Both were shown with a star. Their files are not there.
@@ -679,7 +684,7 @@ fn a_name_is_listed_once_though_a_lost_cache_had_an_older_dataset_of_it() {
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_called_no_regular_file() {
     let job = FinishedJob::new();
-    for (name, arguments) in [("index.scr", &["index"][..]), ("halt.scr", &["halt", "--list"])] {
+    for (name, arguments, code) in [("index.scr", &["index"][..], 0), ("halt.scr", &["halt", "--list"], 2)] {
         let pipe = job.prefix().join(".scr").join(name);
         drop(std::fs::remove_file(&pipe));
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -687,7 +692,7 @@ fn a_pipe_in_the_place_of_a_file_is_called_no_regular_file() {
             Command::new(env!("CARGO_BIN_EXE_scr")).args(arguments).arg(job.prefix()).output().unwrap();
         let words = format!("{} is not a regular file", pipe.display());
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && text.contains(&words), "{text}");
+        assert!(output.status.code() == Some(code) && text.contains(&words), "{text}");
         std::fs::remove_file(&pipe).unwrap();
     }
 }

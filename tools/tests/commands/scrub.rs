@@ -28,8 +28,12 @@ fn without_problems_the_table_says_so_and_the_exit_code_is_0() {
     assert_eq!((code(&output), err(&output)), (0, String::new()));
     let text = out(&output);
     assert!(text.starts_with(&format!("cache {node}/user1/scr.defjobid\n")), "{text}");
-    assert!(text.contains("\nDATASET  NAME    STATE     FILES  SIZE      UNVERIFIED  WRONG\n"), "{text}");
-    assert!(text.contains("\n1        ckpt.1  complete  3 "), "{text}");
+    assert!(
+        text.contains("\nDATASET  NAME    STATE     FILES  SIZE      UNVERIFIED  WRONG  PREFIX\n"),
+        "{text}"
+    );
+    let row = text.lines().find(|line| line.starts_with("1        ckpt.1  complete  3 ")).unwrap();
+    assert!(row.ends_with(&format!("  {}", left.prefix().display())), "{text}");
     assert!(text.contains("all 3 files (") && text.ends_with("are as they were recorded\n"), "{text}");
 
     let prefix = left.prefix().display().to_string();

@@ -1131,7 +1131,7 @@ fn with_an_index_that_cannot_be_read_and_nothing_in_cache_nothing_is_known() {
     let job = FinishedJob::new();
     (0..2).for_each(|node| fs::remove_dir_all(job.node(node).join("user1")).unwrap());
     fs::remove_file(job.prefix().join(".scr/index.scr")).unwrap();
-    fs::create_dir(job.prefix().join(".scr/index.scr")).unwrap();
+    symlink("index.scr", job.prefix().join(".scr/index.scr")).unwrap();
     let unknown = status(&job, &[]);
     for label in ["protected", "in prefix", "lost with"] {
         assert!(line(&unknown, label).contains("not known"), "{}", out(&unknown));

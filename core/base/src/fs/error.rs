@@ -38,6 +38,9 @@ pub enum FsError {
     /// A file is larger than a file of its kind may be.
     #[error("{} has {found} bytes, and at most {most} are read of such a file", path.display())]
     TooLarge { path: PathBuf, found: u64, most: u64 },
+    /// Something else is in a file's place.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile { path: PathBuf },
     /// A file holds no tree, or a damaged one.
     #[error("{} is damaged or not a file of SCR", path.display())]
     Tree { path: PathBuf, source: FormError },
@@ -125,11 +128,14 @@ impl FsError {
         !matches!(self, FsError::Io { source, .. } if says_nothing(Look::List, source))
     }
 
-    /// Whether the bytes themselves are wrong, so that a retry cannot help.
+    /// Whether what is stored is itself wrong, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
-        // A file of a later release is valid for that release.
-        let is_older = matches!(self, FsError::Version { found, reads, .. } if found < reads.start());
-        is_older || matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })
+        match self {
+            // A file of a later release is valid for that release.
+            Self::Version { found, reads, .. } => found < reads.start(),
+            Self::Tree { .. } | Self::Field { .. } | Self::TooLarge { .. } | Self::NotAFile { .. } => true,
+            _ => false,
+        }
     }
 }
 

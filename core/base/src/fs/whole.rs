@@ -189,7 +189,7 @@ pub(super) fn read_open(file: &dyn File, path: &Path, limit: u64) -> Result<Vec<
     let too_large = |found| FsError::TooLarge { path: path.to_owned(), found, most: limit };
     let check = |found| ensure(found <= limit, || too_large(found));
     let Status { kind, len: found, .. } = file.status().at("look at", path)?;
-    ensure(kind != Kind::Other, || FsError::refused(path, "is not a regular file"))?;
+    ensure(kind == Kind::File, || FsError::NotAFile { path: path.to_owned() })?;
     check(found)?;
     let mut bytes = Vec::new();
     let mut room = if found == 0 { UNKNOWN } else { usize::try_from(found).unwrap_or(most) };

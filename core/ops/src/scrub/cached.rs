@@ -60,21 +60,23 @@ impl Plan {
             let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
             let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
             let record = maps.iter().find_map(|part| part.map.record.as_ref());
-            let name = record.map_or_else(String::new, |record| record.dataset.name_text());
+            let name = record.map(|record| record.dataset.name_text()).unwrap_or_default();
             if is_wanted(wanted, id, &name) {
-                plan.datasets.push(planned(id, name, &maps));
+                let prefix = record.map(|record| record.prefix.as_slice()).unwrap_or_default();
+                let prefix = String::from_utf8_lossy(prefix).into_owned();
+                plan.datasets.push(planned(Dataset { id, name, prefix, ..Dataset::default() }, &maps));
             }
         }
         Ok(plan)
     }
 }
 
-fn planned(id: u64, name: String, parts: &[Part]) -> (Dataset, Vec<Read>) {
-    let state = parts.iter().map(|part| part.map.state).max().unwrap_or_default();
+fn planned(dataset: Dataset, parts: &[Part]) -> (Dataset, Vec<Read>) {
+    let state = in_words(parts.iter().map(|part| part.map.state).max().unwrap_or_default()).to_owned();
     let items = parts.iter().map(Part::item).collect();
     let prepared = parts.iter().filter(|part| part.map.state >= PartState::Prepared);
     let reads = prepared.flat_map(|part| part.map.record.iter().flat_map(|record| reads(&part.dir, record)));
-    (Dataset { id, name, state: in_words(state).to_owned(), items }, reads.collect())
+    (Dataset { state, items, ..dataset }, reads.collect())
 }
 
 /// One rank's part.

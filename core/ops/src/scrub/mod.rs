@@ -38,7 +38,7 @@ pub struct Report {
 }
 
 /// One dataset in one place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Dataset {
     /// Its number.
     pub id: u64,
@@ -46,6 +46,9 @@ pub struct Dataset {
     pub name: String,
     /// Its state, in a word or two.
     pub state: String,
+    /// Of one in a cache directory, which many share, the prefix directory that it belongs to; empty if that is not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
     /// The subject of the check.
     #[serde(skip)]
     pub items: Vec<Item>,

@@ -37,7 +37,7 @@ impl Plan {
 }
 
 fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String) -> (Dataset, Vec<Read>) {
-    let mut dataset = Dataset { id: entry.id, name, state: state(entry), items: Vec::new() };
+    let mut dataset = Dataset { id: entry.id, name, state: state(entry), ..Dataset::default() };
     // A dataset that was never complete, or is overwritten, is known not to be whole.
     if !entry.complete || entry.superseded {
         return (dataset, Vec::new());

@@ -237,7 +237,7 @@ mod tests {
     fn lists_of_another_dataset_that_cannot_be_read_are_an_error_that_names_it() {
         let (_dir, prefix) = scratch();
         prefix.make_dataset_dir(&RealFiles, 2).unwrap();
-        std::fs::create_dir(prefix.rank2file(2)).unwrap();
+        std::os::unix::fs::symlink("rank2file", prefix.rank2file(2)).unwrap();
         let mut index = Index::default();
         let other = DatasetDescriptor { id: 2, name: b"slot.0".to_vec(), ..DatasetDescriptor::default() };
         index.record(&other, true);
