@@ -16,6 +16,8 @@ cases! {
         "Compare the items where a token is known, and refuse another job.";
     foreign: "a foreign ticket is an error",
         "Look the whole ticket up, or check all of it, before anything else.";
+    done: "nothing is written after `Done`",
+        "Let `Done` come only when nothing of the transport writes any more.";
     cancel: "nothing is written after cancel",
         "Let `cancel` return only when the copy has stopped.";
     late_cancel: "cancelling what is done changes nothing",
@@ -71,6 +73,14 @@ fn foreign(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Fou
     Ok(())
 }
 
+fn done(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    stage.files([1 << 20; 4])?;
+    let job = stage.job("a");
+    copy_well(transport, &job)?;
+    let before = snapshot(&job.items)?;
+    stay(transport, stage, &job.items, &before)
+}
+
 fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.files([1 << 20; 32])?;
     let job = stage.job("a");
@@ -79,11 +89,20 @@ fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Foun
     accepted(transport.cancel(&ticket), "cancel")?;
     let before = snapshot(&job.items)?;
     was_cancelled(transport, &ticket, &job.items)?;
-    // Another job gives the cancelled one time to do wrong.
+    stay(transport, stage, &job.items, &before)
+}
+
+/// Another job gives one that has ended time to do wrong.
+fn stay(
+    transport: &dyn Transport,
+    stage: &Stage,
+    items: &[CopyItem],
+    before: &[Option<Vec<u8>>],
+) -> Found<()> {
     let mut other = Stage::new(&stage.folder.join("other"))?;
     other.file(4 << 20)?;
     copy_well(transport, &other.job("a"))?;
-    expect(&(snapshot(&job.items)? == before), &true, "whether the destinations are as they were at cancel")
+    expect(&(snapshot(items)? == before), &true, "whether the destinations are as they were then")
 }
 
 /// It has been told to stop, and may have been quicker.
