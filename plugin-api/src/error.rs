@@ -66,7 +66,5 @@ impl PluginError {
 
 /// The text of a plugin as messages quote it: on one line, and with nothing that a terminal takes for a command.
 pub(crate) fn one_line(text: &str) -> String {
-    let line = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    line.chars().map(shown).collect()
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ").replace(char::is_control, "?")
 }

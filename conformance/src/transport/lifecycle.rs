@@ -61,14 +61,9 @@ fn foreign(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Fou
     let ticket = copy_well(transport, &stage.job("a"))?;
     let cut = ticket.get(..ticket.len() / 2).unwrap_or_default().to_vec();
     for foreign in [vec![], b"of somebody else".to_vec(), cut, vec![0xff; 10_000]] {
-        let calls = [
-            ("poll", transport.poll(&foreign).is_err()),
-            ("wait", transport.wait(&foreign).is_err()),
-            ("cancel", transport.cancel(&foreign).is_err()),
-        ];
-        for (call, is_error) in calls {
-            expect(&is_error, &true, &format!("whether {call} refuses a foreign ticket"))?;
-        }
+        let (poll, wait) = (transport.poll(&foreign).is_err(), transport.wait(&foreign).is_err());
+        let refuse = [poll, wait, transport.cancel(&foreign).is_err()];
+        expect(&refuse, &[true; 3], "whether poll, wait and cancel refuse a foreign ticket")?;
     }
     Ok(())
 }
@@ -93,16 +88,11 @@ fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Foun
 }
 
 /// Another job gives one that has ended time to do wrong.
-fn stay(
-    transport: &dyn Transport,
-    stage: &Stage,
-    items: &[CopyItem],
-    before: &[Option<Vec<u8>>],
-) -> Found<()> {
+fn stay(transport: &dyn Transport, stage: &Stage, items: &[CopyItem], before: &Snapshot) -> Found<()> {
     let mut other = Stage::new(&stage.folder.join("other"))?;
     other.file(4 << 20)?;
     copy_well(transport, &other.job("a"))?;
-    expect(&(snapshot(items)? == before), &true, "whether the destinations are as they were then")
+    expect(&(snapshot(items)? == *before), &true, "whether the destinations are as they were then")
 }
 
 /// It has been told to stop, and may have been quicker.
@@ -115,7 +105,9 @@ fn was_cancelled(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -
 }
 
 /// Whether each destination is there, and its bytes.
-fn snapshot(items: &[CopyItem]) -> Found<Vec<Option<Vec<u8>>>> {
+type Snapshot = Vec<Option<Vec<u8>>>;
+
+fn snapshot(items: &[CopyItem]) -> Found<Snapshot> {
     items.iter().map(|item| item.destination.exists().then(|| read(&item.destination)).transpose()).collect()
 }
 
@@ -180,16 +172,12 @@ fn handed_over(subject: &Subject<'_>, transport: &dyn Transport, stage: &mut Sta
     }
     stage.files([1 << 20; 8])?;
     let (job, stopped, make) = (stage.job("a"), stage.job("b"), subject.make);
-    let first = make();
-    let ticket = start(&*first, &job)?;
-    drop(first);
+    let ticket = start(&*make(), &job)?;
     let second = make();
     expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
     ends_well(&*second, &ticket, &job.items)?;
     expect(&make().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
-    let first = make();
-    let ticket = start(&*first, &stopped)?;
-    drop(first);
+    let ticket = start(&*make(), &stopped)?;
     accepted(make().cancel(&ticket), "cancel by another instance")?;
     was_cancelled(transport, &ticket, &stopped.items)
 }

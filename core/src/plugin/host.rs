@@ -171,8 +171,7 @@ impl OpenPlugin {
         }
         let (oldest, newest) = self.plugin.formats();
         // The others write nothing that a restart reads.
-        let is_scheme = kind == PluginKind::Scheme;
-        (is_scheme && (oldest, newest) != (format.oldest, format.newest)).then(|| {
+        (kind == PluginKind::Scheme && (oldest, newest) != (format.oldest, format.newest)).then(|| {
             let claimed = format!("it knows the on-disk formats {} to {}", format.oldest, format.newest);
             (claimed, format!("knows {oldest} to {newest}"))
         })

@@ -237,12 +237,8 @@ impl Repair<'_> {
         if losses.is_empty() {
             return Ok(None);
         }
-        let report = |is_repaired| match is_said {
-            true => Ok(()),
-            false => self.report_lost(record, losses, loss, is_repaired),
-        };
         if record.protection.bypass {
-            report(false)?;
+            self.report_lost(record, losses, loss, false)?;
             self.is_lost.set(loss.is_some());
             let gone = if loss.is_some() {
                 Err("its files are not in the prefix directory any more as they were written")
@@ -252,7 +248,9 @@ impl Repair<'_> {
             return self.job.agree(gone).map(|()| None);
         }
         let scheme = self.scheme_for(record, losses);
-        report(scheme.is_ok())?;
+        if !is_said {
+            self.report_lost(record, losses, loss, scheme.is_ok())?;
+        }
         scheme.map(Some)
     }
 

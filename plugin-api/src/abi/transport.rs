@@ -120,10 +120,7 @@ impl Hosted<TransportBox> {
             (RUNNING, _) => Ok(CopyState::Running(state.bytes)),
             (DONE, _) => Ok(CopyState::Done),
             (FAILED, RSome(error)) => Ok(CopyState::Failed(self.blamed(error))),
-            (kind, _) => {
-                let text = format!("{} answered with an unknown state of a copy ({kind})", self.who);
-                Err(PluginError::fault(text))
-            }
+            (kind, _) => Err(PluginError::fault(format!("{} answered with unknown state {kind}", self.who))),
         }
     }
 }
