@@ -33,9 +33,9 @@ pub struct PluginError {
 }
 
 impl PluginError {
-    /// An error of the given kind with its one line of text.
+    /// An error of the given kind with its text, on one line.
     pub fn new(kind: PluginErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into() }
+        Self { kind, text: one_line(&text.into()) }
     }
 
     /// One that is [`Refused`](PluginErrorKind::Refused).
@@ -62,4 +62,9 @@ impl PluginError {
     pub fn fault(text: impl Into<String>) -> Self {
         Self::new(PluginErrorKind::Fault, text)
     }
+}
+
+/// The text of a plugin as messages quote it: on one line, and with nothing that a terminal takes for a command.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ").replace(char::is_control, "?")
 }

@@ -1,6 +1,6 @@
 //! A flush transport, as its author writes it and as the runtime calls it.
 //!
-//! The runtime decides what is copied where, and verifies the copies; a transport only moves bytes.
+//! The runtime decides what is copied where; a transport only moves bytes.
 
 use crate::{path_text, PluginError};
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,15 @@ pub trait Transport: Send + Sync {
 
     /// The CRC32 of the bytes that were read for an item of a job that is done, where it was taken.
     fn crc(&self, ticket: &[u8], item: usize) -> Option<u32>;
+
+    /// The same, for the host: it sees where a plugin has panicked instead.
+    ///
+    /// # Errors
+    /// The panic.
+    #[doc(hidden)]
+    fn try_crc(&self, ticket: &[u8], item: usize) -> Result<Option<u32>, PluginError> {
+        Ok(self.crc(ticket, item))
+    }
 }
 
 /// Files to copy in one go.

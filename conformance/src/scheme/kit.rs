@@ -39,6 +39,9 @@ const WAITS: &str =
     "Give every receive a send of the same length at the other member, in the same order, and let all \
                      members call `max` equally often.";
 
+const PROTECTS: &str =
+    "Let `protect` succeed on every member, whatever the size of the set, and only read the data.";
+
 /// Nothing where a check ends, since no more of it can be tried.
 pub(super) type Tried = Option<()>;
 
@@ -174,6 +177,7 @@ impl<'a> Kit<'a> {
         match result {
             Ok(set) => Some(set),
             Err(came) => {
+                self.cure_of_call = self.cure_of_call.or(Some(PROTECTS));
                 self.record(|| place, "protect to succeed and to leave the data alone", Err(came));
                 None
             }

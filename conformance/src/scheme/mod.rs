@@ -87,5 +87,9 @@ pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
         // One that ends early hinders no other.
         _ = kit.begin(name, cure).and_then(|()| check(&mut kit));
     }
+    // What follows fails with the plain sets, whose cure comes first.
+    if let Some(first) = kit.report.checks.iter().take(5).position(|check| check.failed > 0) {
+        kit.report.checks[first + 1..].iter_mut().for_each(|check| check.cure = None);
+    }
     kit.report
 }

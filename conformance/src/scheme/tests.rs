@@ -24,6 +24,7 @@ enum Wrong {
     RefusesWhatItCanDo,
     GoesOnAfterFailedReads,
     PanicsAtEmptyFiles,
+    NeverProtects,
     PanicsInItsPromise,
     WaitsForNobody,
     SpinsForEver,
@@ -166,6 +167,9 @@ impl Scheme for Neighbour {
     }
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
+        if self.is(Wrong::NeverProtects) {
+            return Err(PluginError::io("no room"));
+        }
         assert!(!self.is(Wrong::PanicsAtEmptyFiles) || set.data_len(set.rank()) > 0, "a panic on purpose");
         let own = self.read(set, true)?;
         let copy = self.pass(set, Some((right(set), &own)), Some((left(set), set.data_len(left(set)))))?;
@@ -242,6 +246,14 @@ fn fails(wrong: Wrong, check: &str, words: &str) {
     });
     assert!(first.is_none_or(|first| first.to_string().contains("to fix it: ")), "{report}");
     assert!(right, "{wrong:?} should fail `{check}' with `{words}', but:\n{report}");
+}
+
+/// Each rule said what to do where it is broken alone.
+#[test]
+fn where_nothing_can_be_protected_only_that_is_advised() {
+    let report = report(Wrong::NeverProtects).to_string();
+    assert!(report.contains("to fix it: Let `protect` succeed on every member"), "{report}");
+    assert_eq!(report.matches("to fix it: ").count(), 1, "{report}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ cases! {
         "Compare the items where a token is known, and refuse another job.";
     foreign: "a foreign ticket is an error",
         "Look the whole ticket up, or check all of it, before anything else.";
+    done: "nothing is written after `Done`",
+        "Let `Done` come only when nothing of the transport writes any more.";
     cancel: "nothing is written after cancel",
         "Let `cancel` return only when the copy has stopped.";
     late_cancel: "cancelling what is done changes nothing",
@@ -59,16 +61,19 @@ fn foreign(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Fou
     let ticket = copy_well(transport, &stage.job("a"))?;
     let cut = ticket.get(..ticket.len() / 2).unwrap_or_default().to_vec();
     for foreign in [vec![], b"of somebody else".to_vec(), cut, vec![0xff; 10_000]] {
-        let calls = [
-            ("poll", transport.poll(&foreign).is_err()),
-            ("wait", transport.wait(&foreign).is_err()),
-            ("cancel", transport.cancel(&foreign).is_err()),
-        ];
-        for (call, is_error) in calls {
-            expect(&is_error, &true, &format!("whether {call} refuses a foreign ticket"))?;
-        }
+        let (poll, wait) = (transport.poll(&foreign).is_err(), transport.wait(&foreign).is_err());
+        let refuse = [poll, wait, transport.cancel(&foreign).is_err()];
+        expect(&refuse, &[true; 3], "whether poll, wait and cancel refuse a foreign ticket")?;
     }
     Ok(())
+}
+
+fn done(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    stage.files([1 << 20; 4])?;
+    let job = stage.job("a");
+    copy_well(transport, &job)?;
+    let before = snapshot(&job.items)?;
+    stay(transport, stage, &job.items, &before)
 }
 
 fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
@@ -79,11 +84,15 @@ fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Foun
     accepted(transport.cancel(&ticket), "cancel")?;
     let before = snapshot(&job.items)?;
     was_cancelled(transport, &ticket, &job.items)?;
-    // Another job gives the cancelled one time to do wrong.
+    stay(transport, stage, &job.items, &before)
+}
+
+/// Another job gives one that has ended time to do wrong.
+fn stay(transport: &dyn Transport, stage: &Stage, items: &[CopyItem], before: &Snapshot) -> Found<()> {
     let mut other = Stage::new(&stage.folder.join("other"))?;
     other.file(4 << 20)?;
     copy_well(transport, &other.job("a"))?;
-    expect(&(snapshot(&job.items)? == before), &true, "whether the destinations are as they were at cancel")
+    expect(&(snapshot(items)? == *before), &true, "whether the destinations are as they were then")
 }
 
 /// It has been told to stop, and may have been quicker.
@@ -96,7 +105,9 @@ fn was_cancelled(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -
 }
 
 /// Whether each destination is there, and its bytes.
-fn snapshot(items: &[CopyItem]) -> Found<Vec<Option<Vec<u8>>>> {
+type Snapshot = Vec<Option<Vec<u8>>>;
+
+fn snapshot(items: &[CopyItem]) -> Found<Snapshot> {
     items.iter().map(|item| item.destination.exists().then(|| read(&item.destination)).transpose()).collect()
 }
 
@@ -161,16 +172,12 @@ fn handed_over(subject: &Subject<'_>, transport: &dyn Transport, stage: &mut Sta
     }
     stage.files([1 << 20; 8])?;
     let (job, stopped, make) = (stage.job("a"), stage.job("b"), subject.make);
-    let first = make();
-    let ticket = start(&*first, &job)?;
-    drop(first);
+    let ticket = start(&*make(), &job)?;
     let second = make();
     expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
     ends_well(&*second, &ticket, &job.items)?;
     expect(&make().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
-    let first = make();
-    let ticket = start(&*first, &stopped)?;
-    drop(first);
+    let ticket = start(&*make(), &stopped)?;
     accepted(make().cancel(&ticket), "cancel by another instance")?;
     was_cancelled(transport, &ticket, &stopped.items)
 }

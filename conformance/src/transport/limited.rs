@@ -71,6 +71,6 @@ impl Transport for Limited {
 
     fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
         let ticket = ticket.to_vec();
-        self.call("crc", move |transport| Ok(transport.crc(&ticket, item))).ok()?
+        self.call("crc", move |transport| transport.try_crc(&ticket, item)).ok()?
     }
 }

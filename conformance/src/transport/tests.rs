@@ -38,6 +38,7 @@ enum Wrong {
     LiesAboutTheChecksum,
     CountsTooMuch,
     CountsBackwards,
+    CopiesAfterDone,
     CopiesAfterCancel,
     CancelsWhatIsDone,
     IsKnownToItselfOnly,
@@ -174,6 +175,10 @@ impl Transport for Simple {
             Some(_) => return Err(refused("token used")),
             None => {}
         }
+        for item in jobs.values().flat_map(|entry| &entry.job.items).filter(|_| self.wrong == CopiesAfterDone)
+        {
+            fs::write(&item.destination, "late").unwrap();
+        }
         jobs.insert(ticket.clone(), Entry { job: job.clone(), next: 0, failure: None });
         Ok(ticket)
     }
@@ -273,6 +278,7 @@ fn each_fault_is_found() {
         (CopiesAgain, "the same job twice is one copy"),
         (GivesTheOtherJobsState, "a token does not stand for two jobs"),
         (TakesAnyTicket, "a foreign ticket is an error"),
+        (CopiesAfterDone, "nothing is written after `Done`"),
         (CopiesAfterCancel, "nothing is written after cancel"),
         (CancelsWhatIsDone, "cancelling what is done changes nothing"),
         (IsKnownToItselfOnly, "another instance continues with a ticket"),

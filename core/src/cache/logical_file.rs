@@ -70,6 +70,12 @@ impl LogicalFile {
         Ok(self.parts.iter().map(|part| Some(whole(part))).collect())
     }
 
+    /// How many bytes have neither been read nor written here. Only files with checksums are asked.
+    pub(crate) fn unused(&self) -> u64 {
+        let gaps = self.parts.iter().flat_map(|part| held(&part.sum).gaps(0..part.len));
+        gaps.map(|gap| gap.end - gap.start).sum()
+    }
+
     /// Whether any byte has been read or written here. Only files with checksums are asked.
     pub(crate) fn is_used(&self) -> bool {
         self.parts.iter().any(|part| !held(&part.sum).is_empty())

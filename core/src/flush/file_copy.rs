@@ -1,7 +1,7 @@
 //! The files of one rank: the transport copies them to staging files beside their final names.
 //!
 //! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions. It checks
-//! the files that have arrived, so that it need not trust a transport.
+//! the files that have arrived, so that it need not trust a transport, but for the checksums that one takes.
 
 use super::step::StepError;
 use super::{Options, SourceFile};
@@ -10,7 +10,7 @@ use scr_base::fs::verify::{
     checksum, compare, expect_bytes, open_checked, open_whole, status_checked, FileError,
 };
 use scr_base::fs::{permissions, retried, At, Durability, Files, How, Status};
-use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use scr_prefix::commit::{sync_folders, Staged};
 use scr_prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
 use serde::{Deserialize, Serialize};
@@ -98,8 +98,8 @@ pub(crate) fn take_in(
         CopyState::Done => {}
         CopyState::Failed(error) => return Err(error.into()),
         CopyState::Running(_) => {
-            let text = "the transport came back from a copy that is still running, which is an error in it";
-            return Err(PluginError::new(PluginErrorKind::Fault, text).into());
+            let text = "came back from a copy that is still running; this is an error in the plugin";
+            return Err(PluginError::fault(format!("the transport {} {text}", by.0)).into());
         }
     }
     for (place, copy) in copies.iter_mut().enumerate() {

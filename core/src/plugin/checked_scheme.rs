@@ -4,22 +4,22 @@ use crate::cache::verify::Damage;
 use scr_plugin_api::{PluginError, Scheme, Set, SetShape};
 use std::path::PathBuf;
 
-/// A scheme of a plugin, with the plugin's name and library.
+/// A scheme of a plugin, with the plugin's kind and name, and its library.
 pub struct CheckedScheme {
     pub(super) scheme: Box<dyn Scheme>,
-    pub(super) name: String,
+    pub(super) who: String,
     pub(super) library: PathBuf,
 }
 
 impl CheckedScheme {
     fn fault<T>(&self, answer: &str) -> Result<T, PluginError> {
-        Err(PluginError::fault(format!("the scheme {} {answer}; this is an error in the plugin", self.name)))
+        Err(PluginError::fault(format!("{} {answer}; this is an error in the plugin", self.who)))
     }
 
     /// What it has rebuilt is not what was recorded, though everything that it was rebuilt from is.
     pub(crate) fn wrong_bytes(&self, damage: &Damage) -> PluginError {
-        let (name, library) = (&self.name, self.library.display());
-        PluginError::fault(format!("the scheme {name} ({library}) has rebuilt other bytes: {damage}"))
+        let (who, library) = (&self.who, self.library.display());
+        PluginError::fault(format!("{who} ({library}) has rebuilt other bytes: {damage}"))
     }
 }
 
@@ -40,10 +40,16 @@ impl Scheme for CheckedScheme {
 
     fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
         let bytes = self.scheme.redundancy_len(shape)?;
+        let data: u64 = shape.data_lens.iter().fold(0, |sum, &len| sum.saturating_add(len));
+        let size = shape.data_lens.len() as u32;
+        let is_none = |rank| self.scheme.redundancy_len(&SetShape { rank, ..*shape }) == Ok(0);
+        if data > 0 && bytes == 0 && (0..size).all(is_none) && self.losses_survived(size)? > 0 {
+            return self
+                .fault(&format!("promises to survive a loss, and stores nothing for {data} bytes of data"));
+        }
         if bytes <= LARGEST_FILE {
             return Ok(bytes);
         }
-        let data: u64 = shape.data_lens.iter().fold(0, |sum, &len| sum.saturating_add(len));
         self.fault(&format!(
             "asks for {bytes} bytes of redundancy for a set with {data} bytes of data, and no file can have so many"
         ))
@@ -87,7 +93,7 @@ mod tests {
     fn checked(losses: u32, bytes: u64) -> CheckedScheme {
         CheckedScheme {
             scheme: Box::new(Answers(losses, bytes)),
-            name: "MIRROR".to_owned(),
+            who: "the scheme MIRROR".to_owned(),
             library: PathBuf::new(),
         }
     }
@@ -109,6 +115,11 @@ mod tests {
     fn a_length_that_no_file_can_have_is_an_error_that_names_the_plugin() {
         let shape = SetShape { rank: 0, data_lens: &[5, 6] };
         assert_eq!(checked(0, LARGEST_FILE).redundancy_len(&shape), Ok(LARGEST_FILE));
+        assert_eq!(checked(0, 0).redundancy_len(&shape), Ok(0));
+        assert_eq!(checked(1, 0).redundancy_len(&SetShape { rank: 0, data_lens: &[0, 0] }), Ok(0));
+        let error = checked(1, 0).redundancy_len(&shape).unwrap_err();
+        let nothing = "the scheme MIRROR promises to survive a loss, and stores nothing for 11 bytes of data";
+        assert!(error.kind == PluginErrorKind::Fault && error.text.starts_with(nothing), "{error}");
         for bytes in [LARGEST_FILE + 1, u64::MAX] {
             let error = checked(0, bytes).redundancy_len(&shape).unwrap_err();
             let expected =

@@ -171,8 +171,7 @@ impl OpenPlugin {
         }
         let (oldest, newest) = self.plugin.formats();
         // The others write nothing that a restart reads.
-        let is_scheme = kind == PluginKind::Scheme;
-        (is_scheme && (oldest, newest) != (format.oldest, format.newest)).then(|| {
+        (kind == PluginKind::Scheme && (oldest, newest) != (format.oldest, format.newest)).then(|| {
             let claimed = format!("it knows the on-disk formats {} to {}", format.oldest, format.newest);
             (claimed, format!("knows {oldest} to {newest}"))
         })
@@ -188,8 +187,8 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
     pub fn scheme(&self, options: &KvTree) -> Result<CheckedScheme, PluginLoadError> {
-        let scheme = self.plugin.scheme(options).map_err(|error| self.refused(&error))?;
-        Ok(CheckedScheme { scheme, name: self.manifest.name.clone(), library: self.path.clone() })
+        let scheme = self.plugin.scheme(&self.who(), options).map_err(|error| self.refused(&error))?;
+        Ok(CheckedScheme { scheme, who: self.who(), library: self.path.clone() })
     }
 
     /// Its transport, with options as [`Manifest::options`](super::Manifest::options) gives them.
@@ -197,7 +196,7 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginLoadError> {
-        self.plugin.transport(options).map_err(|error| self.refused(&error))
+        self.plugin.transport(&self.who(), options).map_err(|error| self.refused(&error))
     }
 
     /// Its log sink, with options as [`Manifest::options`](super::Manifest::options) gives them.
@@ -205,11 +204,14 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
     pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginLoadError> {
-        self.plugin.log_sink(options).map_err(|error| self.refused(&error))
+        self.plugin.log_sink(&self.who(), options).map_err(|error| self.refused(&error))
     }
 
     fn refused(&self, error: &PluginError) -> PluginLoadError {
-        let Manifest { kind, name, .. } = &self.manifest;
-        PluginLoadError::Unusable(format!("the {kind} {name} refuses: {error}"))
+        PluginLoadError::Unusable(format!("{} refuses: {error}", self.who()))
+    }
+
+    fn who(&self) -> String {
+        format!("the {} {}", self.manifest.kind, self.manifest.name)
     }
 }

@@ -11,10 +11,11 @@ use crate::cache::record::{RankRecord, RedundancyRecord};
 use crate::cache::verify::{compare_data, Opened, PartFiles};
 use crate::job::Job;
 use crate::plugin::overdue::PluginPhase;
+use scr_base::ensure;
 use scr_base::fs::{At, FsError};
 use scr_comm::set::{SetComm, SetError};
 use scr_config::param;
-use scr_plugin_api::{ReceiveFrom, Scheme, SendTo, SetShape};
+use scr_plugin_api::{PluginError, ReceiveFrom, Scheme, SendTo, SetShape};
 
 /// Protects a new part, and what is needed for it.
 pub(crate) struct Protect<'a> {
@@ -109,12 +110,18 @@ const SINGLE: &str = "SINGLE";
 /// Records what a scheme has just made: the checksums of the files, and a redundancy file of this length.
 ///
 /// # Errors
-/// A checksum was recorded, and is another one.
+/// A checksum was recorded, and is another one. Or it has not written all of its redundancy, and would restore nothing from that.
 pub(super) fn record_protected(
     record: &mut RankRecord,
     host: &HostSet<'_>,
     length: u64,
 ) -> Result<(), RedundancyError> {
+    let (unused, scheme) = (host.redundancy.unused(), &record.protection.scheme);
+    ensure(unused == 0, || {
+        PluginError::fault(format!(
+            "the scheme {scheme} has left {unused} of {length} bytes of its redundancy unwritten; this is an error in the plugin"
+        ))
+    })?;
     let sums = host.data.checksums(host.job.processors)?;
     if sums.iter().any(Option::is_some) {
         compare_data(record, &host.data, host.job.processors)?;

@@ -104,10 +104,10 @@ impl Repair<'_> {
     ) -> Collective<Repaired> {
         let job = self.job;
         let mut extent = self.extent;
-        let (mut rounds, mut repeated, mut damaged_bytes) = (0, 0, 0);
+        let (mut rounds, mut repeated, mut damaged_bytes, mut is_said) = (0, 0, 0, false);
         loop {
             let losses = Losses::gather(&*job.comm, loss.as_ref().map(|loss| loss.lost))?;
-            let scheme = self.scheme_to_repair(record, &losses, loss.as_ref())?;
+            let scheme = self.scheme_to_repair(record, &losses, loss.as_ref(), is_said)?;
             let remedy = losses.remedy(&record.members);
             let outcome = match scheme.filter(|_| remedy != Remedy::Read) {
                 Some(scheme) => {
@@ -125,6 +125,7 @@ impl Repair<'_> {
             let own = [u64::from(damage.is_some()), u64::from(outcome.is_err()), own_bytes];
             let [damaged, failed, bytes] = all_reduce(&*job.comm, own, Op::Sum)?;
             let (more, has_failed) = (damaged > 0, failed > 0);
+            is_said = !more;
             damaged_bytes += bytes;
             loss = damage.or(loss);
             extent = Extent::All;
@@ -231,6 +232,7 @@ impl Repair<'_> {
         record: &RankRecord,
         losses: &Losses,
         loss: Option<&Loss>,
+        is_said: bool,
     ) -> Collective<Option<Arc<CheckedScheme>>> {
         if losses.is_empty() {
             return Ok(None);
@@ -246,7 +248,9 @@ impl Repair<'_> {
             return self.job.agree(gone).map(|()| None);
         }
         let scheme = self.scheme_for(record, losses);
-        self.report_lost(record, losses, loss, scheme.is_ok())?;
+        if !is_said {
+            self.report_lost(record, losses, loss, scheme.is_ok())?;
+        }
         scheme.map(Some)
     }
 

@@ -49,12 +49,29 @@ fn a_panic_of_a_plugin_has_a_code_of_its_own() {
     });
     let error = run.ranks[0].as_ref().unwrap_err();
     assert!(scr_base::codes::coded("ERROR", error).ends_with("[SCR-613]"));
+    assert!(error.contains("the scheme MAD: "), "{error}");
+    // It was complete, and no loss of a node could be repaired.
+    std::fs::write(world.prefix().join(".scrconf"), "CKPT=0 TYPE=MAD PANIC=write-nothing\n").unwrap();
+    let run = world.run(|application| application.checkpoint(1, sizes).map_err(said));
+    run.ranks.iter().for_each(|error| {
+        let error = error.as_ref().unwrap_err();
+        assert!(error.contains("the scheme MAD has left ") && error.contains(" unwritten"), "{error}");
+        assert!(scr_base::codes::coded("ERROR", error).ends_with("[SCR-613]"), "{error}");
+    });
+    // Its rebuild restores nothing. That was tried three times, and the loss was reported each time.
+    std::fs::write(world.prefix().join(".scrconf"), "CKPT=0 TYPE=MAD\n").unwrap();
+    world.run(|application| application.checkpoint(1, sizes).map_err(said)).all_gave(&Ok(()));
+    world.lose("n1");
+    let lines = world.try_run(|begun| begun.is_ok()).lines;
+    assert_eq!(lines.iter().filter(|line| line.contains("rebuilding them with MAD")).count(), 1, "{lines:?}");
 }
 
 #[test]
 fn an_option_in_a_store_line_reaches_the_transport() {
     assert!(refusal("FLUSH=TRY PANIC=start").contains("asked to panic in start"));
-    assert!(refusal("FLUSH=try panic=wait").contains("asked to panic in wait"));
+    let panicked = "the transport TRY: the transport's wait panicked: asked to panic in wait";
+    assert!(refusal("FLUSH=try panic=wait").contains(panicked));
+    assert!(refusal("FLUSH=TRY PANIC=rude").contains("the transport TRY: no; such ?[31mdoor"));
 }
 
 /// The job ran to its end, and nothing was flushed.

@@ -67,13 +67,13 @@ pub fn panic_text(payload: &(dyn Any + Send)) -> Option<String> {
     text.or_else(|| payload.downcast_ref::<String>().cloned())
 }
 
-/// The text of a panic, on one line. The payload is the panicking side's own type: its drop may panic again.
+/// The text of a panic. The payload is the panicking side's own type: its drop may panic again.
 fn text_of(payload: Box<dyn Any + Send>) -> String {
     let text = panic_text(&*payload).unwrap_or_else(|| "(it left no text)".to_owned());
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
-    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    text
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use super::boundary::{AbiError, AbiLogSink, LogSinkBox};
 use super::guard::Exported;
+use super::Hosted;
+use crate::error::one_line;
 use crate::{LogEntry, LogQuery, LogSink, PluginError};
 use abi_stable::std_types::{RResult, RSlice, RString, RVec};
 use serde::de::DeserializeOwned;
@@ -24,20 +26,17 @@ impl<L: LogSink> AbiLogSink for Exported<L> {
     }
 }
 
-/// A plugin's log sink, as the host uses it.
-pub(super) struct Hosted(pub(super) LogSinkBox);
-
-impl LogSink for Hosted {
+impl LogSink for Hosted<LogSinkBox> {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
-        Ok(lines_of(self.0.write(RSlice::from_slice(&to_json(entry)?)).into_result()?))
+        self.answer(self.object.write(RSlice::from_slice(&to_json(entry)?))).map(lines_of)
     }
 
     fn prepare(&self) -> Result<Vec<String>, PluginError> {
-        Ok(lines_of(self.0.prepare().into_result()?))
+        self.answer(self.object.prepare()).map(lines_of)
     }
 
     fn read(&self, query: &LogQuery) -> Result<Vec<LogEntry>, PluginError> {
-        let entries = self.0.read(RSlice::from_slice(&to_json(query)?)).into_result()?;
+        let entries = self.answer(self.object.read(RSlice::from_slice(&to_json(query)?)))?;
         entries.iter().map(|entry| from_json(entry)).collect()
     }
 }
@@ -47,7 +46,7 @@ fn abi_lines(lines: Vec<String>) -> RVec<RString> {
 }
 
 fn lines_of(lines: RVec<RString>) -> Vec<String> {
-    lines.into_iter().map(String::from).collect()
+    lines.iter().map(|line| one_line(line)).collect()
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, PluginError> {

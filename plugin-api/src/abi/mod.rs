@@ -21,11 +21,11 @@ mod transport;
 
 pub use module::{PluginModule, PluginModuleRef, API_VERSION};
 
-use crate::{KvTree, LogSink, PluginError, Scheme, Transport};
+use crate::{KvTree, LogSink, PluginError, PluginErrorKind, Scheme, Transport};
 use abi_stable::library::{LibHeader, LibraryError};
 use abi_stable::sabi_trait::TD_Opaque;
-use abi_stable::std_types::{ROption, RSlice};
-use boundary::Constructed;
+use abi_stable::std_types::{ROption, RResult, RSlice};
+use boundary::{AbiError, Constructed};
 pub use guard::panic_text;
 use guard::{guard, Exported};
 use module::Constructor;
@@ -92,6 +92,28 @@ impl LoadedPlugin {
     }
 }
 
+/// What a plugin offers, as the host uses it. All its errors come out by [`answer`](Self::answer) or [`blamed`](Self::blamed).
+struct Hosted<B> {
+    object: B,
+    /// The kind and name of the plugin.
+    who: String,
+}
+
+impl<B> Hosted<B> {
+    fn answer<T>(&self, answer: RResult<T, AbiError>) -> Result<T, PluginError> {
+        answer.into_result().map_err(|error| self.blamed(error))
+    }
+
+    /// An error of the plugin, which names it. Where another member has given up, that one's does.
+    fn blamed(&self, error: AbiError) -> PluginError {
+        let error = PluginError::from(error);
+        match error.kind {
+            PluginErrorKind::Aborted => error,
+            kind => PluginError::new(kind, format!("{}: {}", self.who, error.text)),
+        }
+    }
+}
+
 /// The kinds of what a plugin offers: each with its trait, and with what crosses.
 macro_rules! kinds {
     ($($kind:ident: $what:literal, $trait:ident, $boxed:ident, $object:ident, $has:ident, $get:ident, $new:ident;)*) => {
@@ -102,12 +124,13 @@ macro_rules! kinds {
                     self.module.$kind().is_some()
                 }
 
-                #[doc = concat!("Its ", $what, ", with these options.")]
+                #[doc = concat!("Its ", $what, ", with these options, whose errors name the plugin as `who`.")]
                 ///
                 /// # Errors
                 /// The plugin's error on the options; [refused](PluginError::refused) if it has none.
-                pub fn $get(&self, options: &KvTree) -> Result<Box<dyn $trait>, PluginError> {
-                    Ok(Box::new($kind::Hosted(construct(self.module.$kind(), $what, options)?)))
+                pub fn $get(&self, who: &str, options: &KvTree) -> Result<Box<dyn $trait>, PluginError> {
+                    let object = construct(self.module.$kind(), $what, options)?;
+                    Ok(Box::new(Hosted { object, who: who.to_owned() }))
                 }
             )*
         }

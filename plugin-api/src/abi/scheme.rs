@@ -9,6 +9,8 @@ use super::boundary::{
     BytesRef, SchemeBox, SetRef,
 };
 use super::guard::{guard, Exported};
+use super::Hosted;
+use crate::error::one_line;
 use crate::{Bytes, Level, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RResult, RSlice, RSliceMut, RStr, RVec};
@@ -66,31 +68,28 @@ macro_rules! of_guest {
     };
 }
 
-/// A plugin's scheme, as the host uses it.
-pub(super) struct Hosted(pub(super) SchemeBox);
-
-impl Scheme for Hosted {
+impl Scheme for Hosted<SchemeBox> {
     fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {
-        Ok(self.0.losses_survived(set_size).into_result()?)
+        self.answer(self.object.losses_survived(set_size))
     }
 
     fn recoverable(&self, lost: &[bool]) -> bool {
         // A scheme that cannot answer says nothing of the dataset: the rebuild fails as the scheme does, and the dataset stays.
-        self.0.recoverable(RSlice::from_slice(lost)).into_result().unwrap_or(true)
+        self.object.recoverable(RSlice::from_slice(lost)).into_result().unwrap_or(true)
     }
 
     fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
-        Ok(self.0.redundancy_len(shape.rank, RSlice::from_slice(shape.data_lens)).into_result()?)
+        self.answer(self.object.redundancy_len(shape.rank, RSlice::from_slice(shape.data_lens)))
     }
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         let set = HostSet::new(set);
-        Ok(self.0.protect(AbiSet_TO::from_ptr(&set, TD_Opaque)).into_result()?)
+        self.answer(self.object.protect(AbiSet_TO::from_ptr(&set, TD_Opaque)))
     }
 
     fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError> {
         let set = HostSet::new(set);
-        Ok(self.0.rebuild(AbiSet_TO::from_ptr(&set, TD_Opaque), format).into_result()?)
+        self.answer(self.object.rebuild(AbiSet_TO::from_ptr(&set, TD_Opaque), format))
     }
 }
 
@@ -141,7 +140,7 @@ impl AbiSet for HostSet<'_> {
 
     fn log(&self, level: u32, text: RStr<'_>) -> RResult<(), AbiError> {
         guard("the host's log", || {
-            self.set.log(level_of(level), text.as_str());
+            self.set.log(level_of(level), &one_line(text.as_str()));
             Ok(())
         })
     }

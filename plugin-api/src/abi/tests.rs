@@ -169,7 +169,7 @@ fn busy(action: &str) -> (Box<dyn Scheme>, Arc<Mutex<u32>>) {
             Ok(Busy { action, dropped: DROPPED.with(Arc::clone) })
         })
     }
-    let scheme = plugin(Some(make)).scheme(&action_option(action)).unwrap();
+    let scheme = plugin(Some(make)).scheme("the scheme TRY", &action_option(action)).unwrap();
     (scheme, DROPPED.with(Arc::clone))
 }
 
@@ -220,7 +220,7 @@ fn the_hosts_errors_come_back_through_the_plugin_with_kind_and_text() {
     let aborted = kind_and_text(scheme.rebuild(&set, 150));
     assert_eq!(aborted, (PluginErrorKind::Aborted, "member 1 stopped at 150".to_owned()));
     let past = kind_and_text(scheme.rebuild(&set, 1));
-    assert_eq!(past, (PluginErrorKind::Io, "past the end of `r0'".to_owned()));
+    assert_eq!(past, (PluginErrorKind::Io, "the scheme TRY: past the end of `r0'".to_owned()));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_panic_in_any_method_of_a_plugin_is_a_fault_and_nothing_worse() {
         ("rebuild", kind_and_text(scheme.rebuild(&set, 1))),
     ] {
         assert_eq!(kind, PluginErrorKind::Fault);
-        assert!(text.starts_with(&format!("the scheme's {method} panicked: ")), "{text}");
+        assert!(text.starts_with(&format!("the scheme TRY: the scheme's {method} panicked: ")), "{text}");
     }
     assert!(scheme.recoverable(&[false, true]), "a good dataset was given up");
     drop(scheme);
@@ -264,9 +264,9 @@ fn a_constructor_that_errs_or_panics_says_so() {
     ) -> __private::Constructed<__private::SchemeBox> {
         __private::new_scheme(options, |_| -> Result<Busy, _> { panic!("no licence") })
     }
-    let refused = kind_and_text(plugin(Some(refusing)).scheme(&KvTree::new()).map(drop));
+    let refused = kind_and_text(plugin(Some(refusing)).scheme("the scheme TRY", &KvTree::new()).map(drop));
     assert_eq!(refused, (PluginErrorKind::Refused, "COPIES=0 protects nothing".to_owned()));
-    let fault = kind_and_text(plugin(Some(panicking)).scheme(&KvTree::new()).map(drop));
+    let fault = kind_and_text(plugin(Some(panicking)).scheme("the scheme TRY", &KvTree::new()).map(drop));
     assert_eq!(fault, (PluginErrorKind::Fault, "making the scheme panicked: no licence".to_owned()));
 }
 
@@ -274,9 +274,18 @@ fn a_constructor_that_errs_or_panics_says_so() {
 fn a_plugin_without_a_scheme_or_transport_says_so() {
     let plugin = plugin(None);
     assert!(!plugin.has_scheme() && !plugin.has_transport() && !plugin.has_log());
-    assert_eq!(kind_and_text(plugin.scheme(&KvTree::new()).map(drop)).0, PluginErrorKind::Refused);
-    assert_eq!(kind_and_text(plugin.transport(&KvTree::new()).map(drop)).0, PluginErrorKind::Refused);
-    assert_eq!(kind_and_text(plugin.log_sink(&KvTree::new()).map(drop)).0, PluginErrorKind::Refused);
+    assert_eq!(
+        kind_and_text(plugin.scheme("the scheme TRY", &KvTree::new()).map(drop)).0,
+        PluginErrorKind::Refused
+    );
+    assert_eq!(
+        kind_and_text(plugin.transport("the transport TRY", &KvTree::new()).map(drop)).0,
+        PluginErrorKind::Refused
+    );
+    assert_eq!(
+        kind_and_text(plugin.log_sink("the log sink TRY", &KvTree::new()).map(drop)).0,
+        PluginErrorKind::Refused
+    );
     assert_eq!((plugin.formats(), plugin.api_version()), ((2, 5), API_VERSION));
 }
 
@@ -293,7 +302,7 @@ fn options_of_any_shape_arrive_and_garbled_ones_are_refused() {
     let mut options = KvTree::new();
     options.entry("DEEP", "er").set_bytes("x", [0xff, 0xfe]);
     options.set("EMPTY", "");
-    plugin(Some(reading)).scheme(&options).unwrap();
+    plugin(Some(reading)).scheme("the scheme TRY", &options).unwrap();
     for garbled in [&b""[..], b"\0\0", b"\0\0\0\x01", b"\0\0\0\x01abc", b"\xff\xff\xff\xff", b"\0\0\0\0more"]
     {
         let made = reading(garbled.into()).into_result().map(drop).map_err(PluginError::from);
@@ -339,7 +348,7 @@ fn echo() -> Box<dyn Transport> {
     }
     let transport = Some(__private::Constructor { new: make });
     let module = __private::Constructors { scheme: None, transport, log: None, formats: 1..=1 }.into_module();
-    LoadedPlugin::new(module).transport(&KvTree::new()).unwrap()
+    LoadedPlugin::new(module).transport("the transport TRY", &KvTree::new()).unwrap()
 }
 
 fn job(token: &str, sources: &[&[u8]]) -> CopyJob {
@@ -359,7 +368,7 @@ fn a_transport_gets_paths_byte_for_byte_and_its_states_come_back() {
     assert_eq!(ticket, b"/tmp/\xff\xfe|/tmp/b");
     assert_eq!(transport.poll(&ticket), Ok(CopyState::Done));
     assert_eq!(transport.wait(b"running"), Ok(CopyState::Running(u64::MAX)));
-    let full = PluginError::new(PluginErrorKind::Io, "disk full");
+    let full = PluginError::new(PluginErrorKind::Io, "the transport TRY: disk full");
     assert_eq!(transport.poll(b"failed"), Ok(CopyState::Failed(full)));
     assert_eq!(kind_and_text(transport.cancel(b"unknown")).0, PluginErrorKind::Refused);
     assert_eq!((transport.crc(&ticket, 0), transport.crc(&ticket, 1)), (None, Some(0xdead_beef)));
@@ -373,6 +382,7 @@ fn a_panic_in_any_method_of_a_transport_is_a_fault() {
         transport.poll(b"panic").map(drop),
         transport.wait(b"panic").map(drop),
         transport.cancel(b"panic"),
+        transport.try_crc(b"panic", 1).map(drop),
     ] {
         assert_eq!(kind_and_text(result).0, PluginErrorKind::Fault);
     }
@@ -429,7 +439,7 @@ fn entries_cross_to_a_log_sink_and_come_back_when_they_are_asked_for() {
     }
     let plugin = log_plugin(diary);
     assert!(plugin.has_log() && !plugin.has_transport());
-    let sink = plugin.log_sink(&KvTree::new()).unwrap();
+    let sink = plugin.log_sink("the log sink TRY", &KvTree::new()).unwrap();
     let entry = |name: &str, dataset| LogEntry { name: name.to_owned(), dataset, ..LogEntry::default() };
     let (halt, fetch) = (entry("HALT", None), entry("FETCH_START", Some(3)));
     assert_eq!(sink.write(&halt).unwrap(), ["took HALT"]);
@@ -437,10 +447,10 @@ fn entries_cross_to_a_log_sink_and_come_back_when_they_are_asked_for() {
     assert_eq!(sink.read(&LogQuery::default()).unwrap(), [halt, fetch.clone()]);
     let third = LogQuery { dataset: Some("3".to_owned()), ..LogQuery::default() };
     assert_eq!(sink.read(&third).unwrap(), [fetch]);
-    assert_eq!(kind_and_text(sink.prepare()), (PluginErrorKind::Io, "no ink".to_owned()));
+    assert_eq!(kind_and_text(sink.prepare()), (PluginErrorKind::Io, "the log sink TRY: no ink".to_owned()));
     let (kind, text) = kind_and_text(sink.write(&entry("PANIC", None)));
     assert_eq!(kind, PluginErrorKind::Fault);
-    assert!(text.starts_with("the log sink's write panicked: "), "{text}");
+    assert!(text.starts_with("the log sink TRY: the log sink's write panicked: "), "{text}");
 }
 
 #[test]
@@ -448,7 +458,7 @@ fn a_log_sink_that_keeps_nothing_says_so_when_it_is_read() {
     extern "C" fn mute(options: __private::RSlice<'_, u8>) -> __private::Constructed<__private::LogSinkBox> {
         __private::new_log_sink(options, |_| Ok(Mute))
     }
-    let sink = log_plugin(mute).log_sink(&KvTree::new()).unwrap();
+    let sink = log_plugin(mute).log_sink("the log sink TRY", &KvTree::new()).unwrap();
     assert_eq!(sink.prepare(), Ok(Vec::new()));
     assert_eq!(kind_and_text(sink.read(&LogQuery::default())).0, PluginErrorKind::Refused);
 }
@@ -528,7 +538,7 @@ fn a_plugin_and_a_host_of_1_0_and_1_1_fit_in_both_directions() {
     let plugin = LoadedPlugin::of_library(old, ApiVersion { major: 1, minor: 0 }).unwrap();
     assert_eq!((plugin.api_version().to_string(), plugin.formats()), ("1.0".to_owned(), (2, 3)));
     assert!(plugin.has_scheme() && !plugin.has_transport() && !plugin.has_log());
-    assert!(plugin.scheme(&KvTree::new()).is_ok());
+    assert!(plugin.scheme("the scheme TRY", &KvTree::new()).is_ok());
 
     assert!(LoadedPlugin::of_library(old, API_VERSION).is_err(), "it has less than it says");
     assert!(LoadedPlugin::of_library(new, API_VERSION).unwrap().has_scheme());

@@ -2,6 +2,7 @@
 
 use super::boundary::{AbiCopyItem, AbiCopyJob, AbiCopyState, AbiError, AbiTransport, TransportBox};
 use super::guard::Exported;
+use super::Hosted;
 use crate::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use abi_stable::std_types::{RNone, ROption, RResult, RSlice, RSome, RStr, RVec};
 use std::ffi::OsStr;
@@ -33,10 +34,7 @@ impl<T: Transport> AbiTransport for Exported<T> {
     }
 }
 
-/// A plugin's transport, as the host uses it.
-pub(super) struct Hosted(pub(super) TransportBox);
-
-impl Transport for Hosted {
+impl Transport for Hosted<TransportBox> {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         let items: Vec<_> = job.items.iter().map(abi_item).collect();
         let job = AbiCopyJob {
@@ -45,25 +43,28 @@ impl Transport for Hosted {
             block_bytes: job.block_bytes,
             take_crc: job.take_crc,
         };
-        Ok(self.0.start(job).into_result()?.into())
+        self.answer(self.object.start(job)).map(Vec::from)
     }
 
     fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        state_of(self.0.poll(RSlice::from_slice(ticket)).into_result()?)
+        self.state_of(self.answer(self.object.poll(RSlice::from_slice(ticket)))?)
     }
 
     fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        state_of(self.0.wait(RSlice::from_slice(ticket)).into_result()?)
+        self.state_of(self.answer(self.object.wait(RSlice::from_slice(ticket)))?)
     }
 
     fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
-        Ok(self.0.cancel(RSlice::from_slice(ticket)).into_result()?)
+        self.answer(self.object.cancel(RSlice::from_slice(ticket)))
     }
 
+    /// A checksum that cannot be had is taken by the host itself.
     fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
-        let item = u64::try_from(item).ok()?;
-        // A checksum that cannot be had is taken by the host itself.
-        self.0.crc(RSlice::from_slice(ticket), item).into_result().ok()?.into_option()
+        self.try_crc(ticket, item).ok()?
+    }
+
+    fn try_crc(&self, ticket: &[u8], item: usize) -> Result<Option<u32>, PluginError> {
+        self.answer(self.object.crc(RSlice::from_slice(ticket), item as u64)).map(ROption::into_option)
     }
 }
 
@@ -113,13 +114,13 @@ fn abi_state(state: CopyState) -> AbiCopyState {
     }
 }
 
-fn state_of(state: AbiCopyState) -> Result<CopyState, PluginError> {
-    match (state.kind, state.error) {
-        (RUNNING, _) => Ok(CopyState::Running(state.bytes)),
-        (DONE, _) => Ok(CopyState::Done),
-        (FAILED, RSome(error)) => Ok(CopyState::Failed(error.into())),
-        (kind, _) => Err(PluginError::fault(format!(
-            "the transport answered with an unknown state of a copy ({kind})"
-        ))),
+impl Hosted<TransportBox> {
+    fn state_of(&self, state: AbiCopyState) -> Result<CopyState, PluginError> {
+        match (state.kind, state.error) {
+            (RUNNING, _) => Ok(CopyState::Running(state.bytes)),
+            (DONE, _) => Ok(CopyState::Done),
+            (FAILED, RSome(error)) => Ok(CopyState::Failed(self.blamed(error))),
+            (kind, _) => Err(PluginError::fault(format!("{} answered with unknown state {kind}", self.who))),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! A plugin that does what its options say: it panics in the method named by `PANIC`, or ends the process there with exit
 //! code 0 if `exit-` comes before the name, or by `abort-`, and never returns if that is `hang-`. With a path, `wait` returns once
 //! there is such a file. With `promise-all` it promises to survive the
-//! loss of all members, and with `any-length` it asks for more redundancy than there can be.
+//! loss of all members, with `any-length` it asks for more redundancy than there can be, and with `write-nothing` it writes none.
+//! With `crc` its `start` copies first, and with `rude` it gives an error with control characters.
 
 use scr_plugin_api::{
     CopyJob, CopyState, KvTree, LogEntry, LogSink, PluginError, PluginErrorKind, Scheme, Set, SetShape,
@@ -51,9 +52,10 @@ impl Scheme for Obedient {
             PluginError::new(PluginErrorKind::Refused, format!("there is no member {}", shape.rank))
         })
     }
-    fn protect(&self, _set: &dyn Set) -> Result<(), PluginError> {
+    fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         self.enter("protect");
-        Ok(())
+        let written = if self.panic == "write-nothing" { 0 } else { set.redundancy().len() };
+        set.redundancy().write_at(0, &vec![7; written as usize])
     }
     fn rebuild(&self, _set: &dyn Set, _format: u32) -> Result<(), PluginError> {
         self.enter("rebuild");
@@ -64,6 +66,15 @@ impl Scheme for Obedient {
 impl Transport for Obedient {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         self.enter("start");
+        if self.panic == "rude" {
+            return Err(PluginError::new(PluginErrorKind::Io, "no\nsuch \x1b[31mdoor"));
+        }
+        if self.panic == "crc" {
+            for item in &job.items {
+                std::fs::copy(&item.source, &item.destination)
+                    .map_err(|error| PluginError::io(format!("{}: {error}", item.source.display())))?;
+            }
+        }
         Ok(job.token.clone().into_bytes())
     }
     fn poll(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {

@@ -432,7 +432,7 @@ fn a_plugin_that_ends_the_process_while_it_is_tried_is_a_no_that_names_the_call(
 fn a_panic_is_said_once_with_its_place_and_what_helps() {
     let folder = Folder::new();
     folder.library("obedient.so", "obedient");
-    for (kind, method) in [("scheme", "protect"), ("transport", "start")] {
+    for (kind, method) in [("scheme", "protect"), ("transport", "start"), ("transport", "crc")] {
         folder.write("o.toml", manifest("TRY", kind, "obedient.so"));
         let mut command = scr(&folder.path());
         let option = format!("PANIC={method}");
@@ -445,6 +445,9 @@ fn a_panic_is_said_once_with_its_place_and_what_helps() {
         assert_eq!(shown.matches(" panicked at ").count(), 1, "{shown}");
         assert!(!shown.contains("stack backtrace"), "{shown}");
     }
+    // The terminal took the rest of the report for what the text of the plugin began.
+    let said = out(&folder.plugin(&["conformance", "o.toml", "PANIC=rude"]));
+    assert!(said.contains("no; such ?[31mdoor\n") && !said.contains('\u{1b}'), "{said}");
 }
 
 /// Nothing was printed until all rules were tried.

@@ -45,7 +45,8 @@ fn a_good_plugin_is_loaded_and_says_what_it_is() {
     assert_eq!(scheme.losses_survived(7), Ok(6));
     assert_eq!(scheme.redundancy_len(&SetShape { rank: 1, data_lens: &[4, 5] }), Ok(5));
     let error = scheme.redundancy_len(&SetShape { rank: 2, data_lens: &[4, 5] }).unwrap_err();
-    assert_eq!((error.kind, error.text.as_str()), (PluginErrorKind::Refused, "there is no member 2"));
+    let text = "the scheme TRY: there is no member 2";
+    assert_eq!((error.kind, error.text.as_str()), (PluginErrorKind::Refused, text));
 }
 
 #[test]
