@@ -505,7 +505,8 @@ pub(crate) fn warn_of(mut problems: Vec<Problem>, params: &Params, report: &Repo
     fatal
 }
 
-const STRICTLY: &str = "SCR_STRICT=1: a setting that would be ignored or warned of is an error";
+const STRICTLY: &str =
+    "SCR_STRICT=1: a setting that would be ignored or warned of, as in the warning before, is an error";
 
 /// Groups, stores and redundancy, which are the same on all ranks as far as they decide on steps. Collective.
 fn agreed_descriptors(

@@ -67,7 +67,7 @@ impl Metrics {
         if let (Err(error), false) = (&written, self.warned) {
             self.warned = true;
             job.warn_of_setting(&format!(
-                "the metrics of this job cannot be written: {}; the job continues; SCR_METRICS_DIR must name a folder that the \
+                "the metrics of this job cannot be written: {}; SCR_METRICS_DIR must name a folder that the \
                  user may write to",
                 scr_base::describe(error)
             ));
@@ -172,7 +172,7 @@ pub fn names() -> Vec<&'static str> {
 fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
     let bytes = |is_wanted: fn(&Level) -> bool| {
         let moved = figures.moved.iter().filter(|(level, _)| is_wanted(level));
-        Some(moved.map(|(_, moved)| moved.bytes as f64).sum())
+        Some(moved.map(|(_, moved)| moved.bytes).sum::<u64>() as f64)
     };
     let count = |count: u64| Some(count as f64);
     let time = |micros: u64| (micros > 0).then_some(micros as f64 / 1e6);

@@ -46,14 +46,14 @@ pub fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
     Ok(unique(nodes))
 }
 
-/// Refuses what must never become a word of a command line: options, and text with control characters.
+/// Refuses what must never become a word of a command line: options, settings, and text with control characters.
 ///
 /// # Errors
 /// No host can have this name.
 pub fn check_name(node: &str) -> Result<(), HostlistError> {
     let is_usable = (1..=MOST_NAME_BYTES).contains(&node.len())
         && !node.starts_with('-')
-        && !node.contains(char::is_control);
+        && !node.contains(|letter: char| letter.is_control() || letter == '=');
     ensure(is_usable, || no_name(node))
 }
 

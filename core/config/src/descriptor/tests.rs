@@ -285,6 +285,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("STORE=/ssd MKDIR=", 1, "STORE=/ssd MKDIR has no value", true),
     ("STORE=/ssd\nSTORE=/ssd/", 2, "STORE=/ssd/ is described a second time", true),
     ("STORE=/ssd COUNT=1 COUNT=2", 1, "STORE=/ssd COUNT is set a second time", true),
+    ("GROUPS=POWER=a", 1, "`POWER=a', which is not a name or a list of nodes", true),
     ("GROUPS=host1 NODE=5", 1, "the group NODE is made by scr itself", true),
     ("GROUPS=host1 POWER", 1, "`POWER' has no `='", true),
     ("GROUPS=host1 POWER=a\nGROUPS=host1 POWER=b", 2, "GROUPS=host1 POWER is set a second time", true),
