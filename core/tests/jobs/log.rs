@@ -215,6 +215,7 @@ fn metrics_are_written_once_in_a_while_by_one_rank_and_say_when_the_job_has_ende
     assert_eq!(value(&text, "scr_job_running"), Some(0.0));
     assert_eq!(value(&text, "scr_node_losses_survived"), Some(2.0), "all, as it is flushed");
     assert_eq!(value(&text, "scr_checkpoint_bytes_total"), Some(2.0 * 4006.0));
+    assert!(!text.contains(" -0"), "{text}");
     assert!(!text.contains("rank="), "a label for each rank would be too many series");
     assert_eq!(
         std::fs::read_dir(&dir).unwrap().count(),
