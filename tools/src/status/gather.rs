@@ -185,6 +185,12 @@ impl Facts {
             (held.entry.id, format!("SCR_RESTART_ATTEMPTS={most}, spent on {name}"))
         });
         facts.take_cached(&all);
+        let is_of_next =
+            |held: &&Held| held.entry.is_cached_checkpoint() && held.entry.allocation() == Some(&*next_id);
+        if let Some(unseen) = all.iter().find(is_of_next).filter(|_| next_id != job_id) {
+            let why = format!("it is in the cache of allocation {next_id}, which was not asked");
+            facts.unusable = Some(Held { copy: Copy::Unknown(why), ..unseen.clone() });
+        }
         let newest = facts.cached.first().map(|held| held.entry.seq()).filter(|_| facts.bars[0].is_none());
         let listed = index.as_ref().and_then(|index| Some(ledger::in_order(index, None).list.first()?.seq));
         let newest = newest.max(listed.filter(|_| facts.bars[1].is_none()));

@@ -253,7 +253,8 @@ fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     let is_due = is_lost && matches!(facts.state, State::Died | State::Stopped);
     let is_set = facts.state.has_ended() && (facts.wish.is_some() || !facts.by_bars().is_empty());
     let halts = matches!(facts.halt, Some(HaltDue::Now(_)));
-    let is_due = (is_due || is_set) && !facts.is_index_unread && !halts;
+    let is_known = !facts.is_index_unread && judged.protection != Protection::Unknown;
+    let is_due = (is_due || is_set) && is_known && !halts;
     let to = judged.newest.map(|to| format!("a run restarts from {}", to.entry.name_text()));
     is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
 }

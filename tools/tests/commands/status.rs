@@ -416,6 +416,18 @@ fn what_another_allocation_wrote_and_this_one_has_fetched_is_in_its_cache() {
     assert!(!line(&gone, "in cache").starts_with("ckpt.1, "), "{}", out(&gone));
 }
 
+/// It said that a run starts without a checkpoint, and the run restarted.
+#[test]
+fn what_an_allocation_has_in_cache_is_not_known_after_a_run_of_another_one() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", "7")]);
+    job.begin(&[("SCR_JOB_ID", "8")]);
+    let prefix = job.prefix().display().to_string();
+    let of_first = command(&job, &[&prefix]).env("SCR_JOB_ID", "7").output().unwrap();
+    assert_eq!(line(&of_first, "protected"), "not known: ckpt.1 may be whole");
+    assert!(line(&of_first, "in cache").ends_with("in the cache of allocation 7, which was not asked"));
+    assert!(!out(&of_first).contains("starts without"), "{}", out(&of_first));
+}
+
 #[test]
 fn without_an_answer_of_a_node_the_prefix_directory_speaks_and_says_how_old_that_is() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
