@@ -46,7 +46,7 @@ fn abi_lines(lines: Vec<String>) -> RVec<RString> {
 }
 
 fn lines_of(lines: RVec<RString>) -> Vec<String> {
-    lines.iter().map(|line| one_line(line)).collect()
+    lines.into_iter().map(|line| one_line(&line)).collect()
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, PluginError> {
