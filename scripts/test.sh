@@ -1,7 +1,7 @@
 #!/bin/bash
 # test.sh: all tests but the long ones; with `--ignored', these alone. One build for everything; for the second MPI only what is
 # bound to it is built again. Two lanes run side by side, as most machines have two processors at least: the jobs on pretend nodes
-# with what users build, three at a time, and what needs no MPI.
+# with what users build, two at a time, and what needs no MPI.
 # Ends with one plain line of numbers, and with status 0 only if nothing failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -49,11 +49,11 @@ run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines ma
 list() { # list PROGRAM: the tests that are due
     { "$1" --list $which && { [ -n "$which" ] || "$1" --list --ignored; }; } | sed -n 's/: test$//p' | sort | uniq -u
 }
-run_jobs() { # three at a time: most of them wait, for launchers and deaths
+run_jobs() { # two at a time: most of them wait, for launchers and deaths
     local status=0 folder program names
     while read -r folder program; do
         mapfile -t names < <(list "$program")
-        [ ${#names[@]} = 0 ] || run "$folder" "$program" --test-threads 3 --include-ignored --exact "${names[@]}" || status=1
+        [ ${#names[@]} = 0 ] || run "$folder" "$program" --test-threads 2 --include-ignored --exact "${names[@]}" || status=1
     done < <(grep -E "$jobs" target/tests/programs)
     return $status
 }

@@ -19,6 +19,7 @@ on_each_mpi! {
         tree.expect_right_answer(&tree.examples().join("heat2d"), &options(true), &options(false));
     }
 
+    #[ignore = "long"]
     fn heat2d_in_c_restarts_with_any_number_of_ranks(mpi: Mpi) {
         let tree = Tree::new(mpi);
         tree.make("heat2d");
@@ -38,6 +39,7 @@ on_each_mpi! {
         });
     }
 
+    #[ignore = "long"]
     fn heat2d_survives_a_lost_node_where_it_holds_the_library(mpi: Mpi) {
         let tree = Tree::new(mpi);
         for (compiler, language, source, package, arguments) in [
