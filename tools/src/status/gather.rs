@@ -45,6 +45,8 @@ pub(super) struct Facts {
     pub(super) why: Vec<String>,
     /// Whether the application reads checkpoints in the prefix directory.
     pub(super) reads_in_prefix: bool,
+    /// Whether no run is to start without a checkpoint.
+    pub(super) requires_restart: bool,
     /// The settings by which the next run takes nothing from the caches, and nothing from the prefix directory.
     pub(super) bars: [Option<String>; 2],
     /// The checkpoint that the next run gives up, as too many restarts from it have begun, and the setting that says so.
@@ -150,6 +152,7 @@ impl Facts {
         facts.is_index_unread = index.is_none();
         let params = environment::params_of(env, prefix);
         facts.reads_in_prefix = params.get(&param::GLOBAL_RESTART);
+        facts.requires_restart = params.get(&param::REQUIRE_RESTART);
         let given = params.get(&param::JOB_ID);
         let job_id = facts.run.as_ref().map_or_else(|| given.clone(), |run| run.job_id.clone());
         let is_next = params.origin(&param::JOB_ID).is_set() && !facts.state.may_run();

@@ -256,7 +256,12 @@ fn restart(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     let is_known = !facts.is_index_unread && judged.protection != Protection::Unknown;
     let is_due = (is_due || is_set) && is_known && !halts;
     let to = judged.newest.map(|to| format!("a run restarts from {}", to.entry.name_text()));
-    is_due.then(|| to.unwrap_or_else(|| "a run starts without a checkpoint".to_owned()))
+    let none = if facts.requires_restart {
+        "no run starts (SCR_REQUIRE_RESTART=1)"
+    } else {
+        "a run starts without a checkpoint"
+    };
+    is_due.then(|| to.unwrap_or_else(|| none.to_owned()))
 }
 
 fn last_error(facts: &Facts) -> Option<String> {

@@ -269,6 +269,7 @@ fn the_settings_of_the_next_run_choose_what_it_restarts_from() {
         (&saved, &[("SCR_DISTRIBUTE", "0")], all_nodes.clone(), Some("ckpt.1")),
         (&saved, &[("SCR_JOB_ID", "other")], all_nodes, Some("ckpt.1")),
         (&cached, &[("SCR_DISTRIBUTE", "0")], none("SCR_DISTRIBUTE=0"), None),
+        (&cached, &[("SCR_DISTRIBUTE", "0"), ("SCR_REQUIRE_RESTART", "1")], none("SCR_DISTRIBUTE=0"), None),
         (&cached, &[("SCR_CACHE_PURGE", "1")], none("SCR_CACHE_PURGE=1"), None),
         (&cached, &[("SCR_JOB_ID", "other")], none("SCR_JOB_ID=other"), None),
         (
@@ -283,6 +284,9 @@ fn the_settings_of_the_next_run_choose_what_it_restarts_from() {
         assert_eq!(line(&of_run, "protected"), protected, "{settings:?}");
         let next = match back {
             Some(name) => format!("a run restarts from {name}"),
+            None if settings.contains(&("SCR_REQUIRE_RESTART", "1")) => {
+                "no run starts (SCR_REQUIRE_RESTART=1)".to_owned()
+            }
             None => "a run starts without a checkpoint".to_owned(),
         };
         assert!(line(&of_run, "next").ends_with(&next), "{settings:?}: {}", out(&of_run));
